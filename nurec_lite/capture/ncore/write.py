@@ -16,11 +16,12 @@ from torch import Tensor
 from nurec_lite.base.files import written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.checks.ray_values import value_flaws
 from nurec_lite.capture.images import check_header
 from nurec_lite.capture.ncore.clock import Clock, clock_of, ends_of, path_of
 from nurec_lite.capture.ncore.models import camera_model, elements_of, lidar_model, observations
 from nurec_lite.capture.ncore.own import KEY, SEQUENCE, VERSION
-from nurec_lite.capture.ncore.poses import RIG, WORLD
+from nurec_lite.capture.ncore.poses import GLOBAL, RIG, WORLD
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack.check import FormatError
 from nurec_lite.capture.pack.sweep import as_sweep
@@ -137,6 +138,10 @@ def _write_world(
     world.store_dynamic_pose(RIG, WORLD, poses.numpy(), stamps.numpy().astype(np.uint64))
     mountings = {c.name: c.T_rig_cam for c in capture.cameras} | {s.name: s.T_rig_lidar for s in capture.lidars}
     for name, pose in mountings.items():
+        if name in (RIG, WORLD, GLOBAL):
+            raise CaptureError(
+                f"{capture.name}: a sensor is called '{name}', as a frame of NCore is; give it another name"
+            )
         world.store_static_pose(name, RIG, pose.double().numpy())
     boxes = writer.register_component_writer(CuboidsComponent.Writer, "default")
     boxes.store_observations(observations(capture.tracks, clock))
@@ -175,12 +180,8 @@ def _frames(
         yield
     lidars = {s.name: writer.register_component_writer(LidarSensorComponent.Writer, s.name) for s in capture.lidars}
     for sweep in capture.sweeps:
-        rays = _rays(
-            capture.lidar(sweep.sensor),
-            as_sweep(sweep.load()),
-            clock,
-            f"{capture.name}: sweep {sweep.index} of {sweep.sensor}",
-        )
+        lidar, name = capture.lidar(sweep.sensor), f"{capture.name}: sweep {sweep.index} of {sweep.sensor}"
+        rays = _rays(lidar, _checked(as_sweep(sweep.load()), len(lidar.elevations), clock, name), clock)
         first, last, own = _noted(capture, sweep, clock)
         stamps = rays["timestamp_us"].tolist() or [first]
         pair = order.pair(sweep.sensor, min(first, *stamps), max(last, *stamps))
@@ -223,17 +224,30 @@ def _encoded(capture: Capture, frame: ImageFrame, image_format: str, quality: in
     return encoded_image(image, image_format, quality), image_format
 
 
-def _rays(lidar: Lidar, sweep: Sweep, clock: Clock, name: str) -> dict[str, Any]:
+def _checked(sweep: Sweep, beams: int, clock: Clock, name: str) -> Sweep:
+    """What NCore's library would only assert."""
+    values = [getattr(sweep, f) for f in Sweep.__dataclass_fields__]
+    if not all(len(v) == len(sweep) and bool(v.isfinite().all()) for v in values):
+        raise CaptureError(
+            f"{name} has a number that is not finite, or fields of different lengths; correct it where the capture was made"
+        )
+    for flaw, remedy in value_flaws(sweep, beams):
+        raise CaptureError(f"{name}: {flaw}; {remedy} where the capture was made")
     lengths = sweep.directions.double().square().sum(dim=1)
     if not bool(((lengths - 1).abs() < 0.5 * _ANGLE).all()):
         raise CaptureError(
             f"{name} has directions whose length is not 1; divide each by its length where the capture was made"
         )
     stamps = clock.stamps(sweep.times)
-    if len(stamps) and not clock.first <= int(stamps.min()) <= int(stamps.max()) <= clock.last:
+    if not bool(((stamps >= clock.first) & (stamps <= clock.last)).all()):
         raise CaptureError(
             f"{name} has rays outside of the time of the capture; correct their times where the capture was made"
         )
+    return sweep
+
+
+def _rays(lidar: Lidar, sweep: Sweep, clock: Clock) -> dict[str, Any]:
+    stamps = clock.stamps(sweep.times)
     missing = ~sweep.returned
     elements = elements_of(lidar, sweep.rings, azimuth_elevation(sweep.directions.double())[:, 0])
     return {

@@ -3,7 +3,7 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 from ncore.data.v4 import SequenceComponentGroupsReader, SequenceLoaderV4
 from ncore.sensors import CameraModel
 from pack_parts import make_capture
-from tiny_capture import tiny_capture
+from tiny_capture import Loaded, tiny_capture
 
 from nurec_lite import pack
 from nurec_lite.base.errors import ConfigError, OutputError
@@ -27,6 +27,7 @@ from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.trajectory import AnyFrame, trajectory_of
 from nurec_lite.capture.types import Capture, CaptureError, Doubt
 from nurec_lite.geometry.camera import SHUTTERS, Camera, project_points
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_to_matrix, rotvec_to_quat
 
 US = 0.51e-6  # seconds: NCore's times are whole microseconds
@@ -230,6 +231,36 @@ def test_sensors_that_disagree_on_the_path_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"two sensors put the rig .* m apart at .* s, but NCore has one path"):
         write_ncore(make_capture(), tmp_path / "x.zarr.itar")
     assert not list(tmp_path.iterdir())
+
+
+def wrong(change: Callable[[Sweep], dict[str, torch.Tensor]]) -> Capture:
+    """The tiny capture with another first sweep."""
+    frame = tiny_capture().sweeps[0]
+    sweep = replace(frame, load=Loaded(replace(frame.load(), **change(frame.load()))))
+    return replace(tiny_capture(), split=None, sweeps=(sweep, *tiny_capture().sweeps[1:]))
+
+
+WRONG: dict[str, Callable[[Sweep], dict[str, torch.Tensor]]] = {
+    "Rings go from 1 to 8": lambda sweep: {"rings": sweep.rings + 1},
+    "a number that is not finite": lambda sweep: {"ranges": torch.full_like(sweep.ranges, torch.nan)},
+    "have another length than 1": lambda sweep: {"directions": 2 * sweep.directions},
+    "directions whose length is not 1": lambda sweep: {"directions": 1.001 * sweep.directions},
+    "rays outside of the time of the capture": lambda sweep: {"times": sweep.times + 100},
+    "fields of different lengths": lambda sweep: {"times": sweep.times[1:]},
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_rays_that_are_wrong_are_a_sentence(tmp_path: Path, said: str) -> None:
+    with pytest.raises(CaptureError, match=said) as refused:
+        write_ncore(wrong(**WRONG[said]), tmp_path / "x.zarr.itar")
+    assert "where the capture was made" in str(refused.value) and not list(tmp_path.iterdir())
+
+
+def test_a_sensor_has_no_name_of_a_frame(tmp_path: Path) -> None:
+    lidars = tuple(replace(lidar, name="world") for lidar in tiny_capture().lidars)
+    with pytest.raises(CaptureError, match="a sensor is called 'world', as a frame of NCore is; give it another name"):
+        write_ncore(replace(tiny_capture(), split=None, sweeps=(), lidars=lidars), tmp_path / "x.zarr.itar")
 
 
 def test_what_is_not_ours_is_not_replaced(path: Path, tmp_path: Path) -> None:
