@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The readable stages, in plain torch: what a good PyTorch programmer writes first, and what every option is measured against."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -22,7 +22,7 @@ from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.batches import render_views
 from nurec_lite.training.coarse import resize
-from nurec_lite.training.density import Relocation, add_noise, by_node, mcmc_split, relocate, sgld_noise
+from nurec_lite.training.density import Noise, Relocation, add_noise, by_node, mcmc_split, relocate, sgld_noise
 from nurec_lite.training.losses import (
     calibration_terms,
     exposure_regulariser,
@@ -135,7 +135,7 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
         del optimizer.found_inf  # type: ignore[attr-defined]
 
 
-def noise(state: TrainState, shift: Callable[..., Tensor] = sgld_noise) -> None:
+def noise(state: TrainState, shift: Noise = sgld_noise) -> None:
     """After the update, in every step: scales keep the thickness below which none is of use, and transparent Gaussians explore."""
     assert state.lr_and_noise is not None
     state.scene.gaussians.clamp_min_scale_()

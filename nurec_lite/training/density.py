@@ -52,6 +52,7 @@ class Relocation:
 
 Order = Callable[[Relocation], Tensor]  # [M] in which Gaussians are to lie
 McmcSplit = Callable[[Tensor, Tensor, int | None], tuple[Tensor, Tensor]]  # as `mcmc_split`
+Noise = Callable[[Tensor, Tensor, Tensor, float | Tensor, Tensor], Tensor]  # as `sgld_noise`
 
 
 @torch.no_grad()
@@ -211,7 +212,7 @@ def add_noise(
     g: Gaussians,
     amount: float | Tensor,  # [] standard deviations at opacity 0
     generator: torch.Generator,
-    shift: Callable[..., Tensor] = sgld_noise,
+    shift: Noise = sgld_noise,
 ) -> None:
     """means += amount sigmoid(100 (0.005 - o)) Sigma^(1/2) eta, after equation 10 of 3DGS-MCMC.
 
