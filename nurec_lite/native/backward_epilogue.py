@@ -100,7 +100,7 @@ class _BackwardSpec:
     still: int
     by_lidar: list[bool]
     moving: list[bool]
-    nudged: list[bool]
+    wants_pose_delta: list[bool]
 
 
 _TRACKS, _SHARED, _MOVED = len(ActorArrays._fields) - 2, len(Shared._fields), len(Moved._fields)
@@ -144,12 +144,12 @@ class _DeferredScene(torch.autograd.Function):
         given = Shared(*shared), of_moved, of_rays
         with span("gaussian_backward", within=BACKWARD):
             asked = _asked(ctx, *given)
-            found, d_moved, d_nudges = _finished(ctx, rows, arrays, moved, given, asked)
+            found, d_moved, d_pose_deltas = _finished(ctx, rows, arrays, moved, given, asked)
         d_tracks: Sequence[Maybe] = (None,) * _TRACKS
         if asked[0]:
             d_tracks = _move_back(ctx, arrays, tracks, found, MovedGrads(*d_moved))
         d_values = [d if wanted else None for d, wanted in zip(found, asked, strict=True)]
-        pose_deltas = [d_nudges[v] if wanted else None for v, wanted in enumerate(ctx.way.nudged)]
+        pose_deltas = [d_pose_deltas[v] if wanted else None for v, wanted in enumerate(ctx.way.wants_pose_delta)]
         return None, *[None] * len(rows), *d_tracks, *d_values, *pose_deltas
 
 
@@ -204,7 +204,7 @@ def _finished(
         list(of_rays),
         way.by_lidar,
         way.moving,
-        way.nudged,
+        way.wants_pose_delta,
         given,
         list(map(_contiguous, of_moved)),
         asked,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/correct.cuh in float64, against nurec_lite/scene/calibration.py, and corrected.py and nudge.py of nurec_lite/splat."""
+"""kernels/math/correct.cuh in float64, against nurec_lite/scene/calibration.py, and corrected.py and pose_delta.py of nurec_lite/splat."""
 
 import math
 

@@ -78,13 +78,13 @@ def _keep_known(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -
 
 
 def _correct_gradients(
-    ctx: Any, _row: None, _ends: None, d_nudge: Tensor | None, d_drift: Tensor | None, _moment: None
+    ctx: Any, _row: None, _ends: None, d_pose_delta: Tensor | None, d_drift: Tensor | None, _moment: None
 ) -> tuple[Any, ...]:
     view, *known = ctx.saved_tensors
-    d_nudge = view.new_zeros(6) if d_nudge is None else d_nudge
+    d_pose_delta = view.new_zeros(6) if d_pose_delta is None else d_pose_delta
     d_drift = view.new_zeros(2, 3) if d_drift is None else d_drift
     with span("correct_view", within=BACKWARD):
         found = torch.ops.nurec_lite.correct_view_backward(
-            view, known, ctx.camera, d_nudge.contiguous(), d_drift.contiguous()
+            view, known, ctx.camera, d_pose_delta.contiguous(), d_drift.contiguous()
         )
     return None, None, None, [None, None, None, None, *found], None

@@ -85,16 +85,16 @@ def _view_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         SceneArrays(*islice(saved, 12)), NodeRotations(*islice(saved, 2)), next(saved), next(saved),
         Outputs(*islice(saved, 3)), SavedViews(*saved),
     )  # fmt: skip
-    nudged, given = ctx.needs_input_grad[3], given_of(grads, outputs)
+    wants_pose_delta, given = ctx.needs_input_grad[3], given_of(grads, outputs)
     with span("render", within=BACKWARD):
-        d_scene, d_rotations, d_nudges = torch.ops.nurec_lite.render_views_train_backward(
-            scene, turned, views, targets, ctx.moving, ctx.length, kept, outputs, *given, nudged
+        d_scene, d_rotations, d_pose_deltas = torch.ops.nurec_lite.render_views_train_backward(
+            scene, turned, views, targets, ctx.moving, ctx.length, kept, outputs, *given, wants_pose_delta
         )
     unasked = {"frames", "lidar"} if ctx.size else {"frames", "sh0", "sh_rest"}
     d_each = [None if name in unasked else d for name, d in zip(SceneArrays._fields, d_scene, strict=True)]
     turns = [d_rotations if ctx.size else None, None]
     no_size: list[None] | None = None if ctx.size else []  # torch takes an empty list for one of tensors
-    return d_each, turns, None, d_nudges if nudged else None, [None] * 4, None, no_size, *[None] * 5
+    return d_each, turns, None, d_pose_deltas if wants_pose_delta else None, [None] * 4, None, no_size, *[None] * 5
 
 
 def _no_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
