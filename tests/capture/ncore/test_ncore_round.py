@@ -253,7 +253,7 @@ WRONG: dict[str, Callable[[Sweep], dict[str, torch.Tensor]]] = {
 @pytest.mark.parametrize("said", WRONG)
 def test_rays_that_are_wrong_are_a_sentence(tmp_path: Path, said: str) -> None:
     with pytest.raises(CaptureError, match=said) as refused:
-        write_ncore(wrong(**WRONG[said]), tmp_path / "x.zarr.itar")
+        write_ncore(wrong(WRONG[said]), tmp_path / "x.zarr.itar")
     assert "where the capture was made" in str(refused.value) and not list(tmp_path.iterdir())
 
 
