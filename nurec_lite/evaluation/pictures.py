@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import imageio.v3 as imageio
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
@@ -27,6 +28,7 @@ ERROR_MAP = np.array(
     [(12, 1, 57), (57, 7, 80), (110, 13, 81), (162, 28, 62), (206, 55, 42), (230, 105, 36), (245, 153, 52),
      (252, 201, 93), (254, 247, 149)]
 )  # fmt: skip
+MEASURED, RENDERED = (176, 78, 12), (120, 225, 255)  # points of a lidar, in every picture: orange and blue
 RANGE_ERROR_M = 2.0  # the brightest colour of the map of range errors
 COLOUR_ERROR = 0.3  # the same for images: mean of the channels' absolute errors, of values in 0..1
 _WIDTH = 1000  # pixels that a picture should have, about
@@ -239,4 +241,4 @@ def save_png(
     picture: np.ndarray,  # [H, W, 3] uint8
 ) -> None:
     with written(path) as file:
-        Image.fromarray(picture).save(file, format="PNG")
+        imageio.imwrite(file, picture, plugin="pillow", extension=".png", is_batch=False)

@@ -13,14 +13,13 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from nurec_lite.evaluation.metrics import box_corners
-from nurec_lite.evaluation.pictures import panel
+from nurec_lite.evaluation.pictures import MEASURED, RENDERED, panel
 from nurec_lite.geometry.se3 import invert, transform
 from nurec_lite.geometry.tracks import Tracks
 
 SCALE = 16  # pixels a metre
 AHEAD_M, BEHIND_M, ASIDE_M = 45.0, 30.0, 20.0  # metres that the picture reaches
 _BAR_M = 10  # metres
-MEASURED, RENDERED = (176, 78, 12), (120, 225, 255)
 _BACK, _LINE, _TEXT = (18, 18, 22), (120, 120, 128), (230, 230, 230)
 _BOX, _WAY = (150, 200, 110), (90, 120, 70)
 _MARGIN, _FONT = 12, 14  # pixels

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures one after another as an animation: GIF, animated PNG or, with the extra `video`, MP4.
+"""Pictures one after another as an animation: GIF, animated PNG or MP4.
 
 Pictures are uint8 arrays [H, W, 3], all of one size. Each is taken as it comes, none is kept as it came (a GIF keeps one byte a
 pixel until its end), and a file appears when it is whole.
 
-MP4 is written by imageio-ffmpeg. GIF and APNG are not written by imageio, whose plugin is Pillow's writer: that keeps every picture of an
-APNG twice until the end (60 pictures for 30), and takes no palette for a GIF, whose strong colours then err (`_of_256_colours`).
+MP4 goes through imageio and its ffmpeg plugin, which hands each picture to ffmpeg at once. GIF and APNG do not: imageio writes them by
+Pillow, which keeps every picture of an APNG twice until the end (60 pictures for 30), so a long film may not fit into memory. For a GIF
+imageio takes no palette, and strong colours then err (`_of_256_colours`).
 """
 
 import io
 import math
 import struct
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from fractions import Fraction
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import imageio.v3 as imageio
+import imageio_ffmpeg
 import numpy as np
 from PIL import Image
 
@@ -64,16 +65,14 @@ def save_animation(
             add(picture)
 
 
-def video() -> ModuleType:
-    """The package imageio-ffmpeg, with the program that encodes MP4; ConfigError where the extra `video` is not installed."""
+def check_video() -> None:
+    """ConfigError without the program that encodes MP4: the package imageio-ffmpeg brings it for most machines, but not for all."""
     try:
-        package = import_module("imageio_ffmpeg")
-        package.get_ffmpeg_exe()
-    except (ImportError, RuntimeError) as error:
+        imageio_ffmpeg.get_ffmpeg_exe()
+    except RuntimeError as error:
         raise ConfigError(
-            "formats=mp4 needs the extra `video`, which is not installed: pip install imageio-ffmpeg; or use gif or apng"
+            "formats=mp4 needs the program ffmpeg, which imageio-ffmpeg does not bring for this machine; install ffmpeg, or use gif or apng"
         ) from error
-    return package
 
 
 @contextmanager
@@ -150,8 +149,8 @@ def _chunks(picture: np.ndarray) -> list[tuple[bytes, bytes]]:  # name and data
 
 @contextmanager
 def _mp4(path: Path, fps: float) -> Iterator[Add]:
-    package = video()
-    with written(path) as file, closing(_Film(package, path, Path(file.name), fps)) as film:
+    check_video()
+    with written(path) as file, closing(_Film(path, Path(file.name), fps)) as film:
         yield film.add
         film.finish()
 
@@ -159,44 +158,37 @@ def _mp4(path: Path, fps: float) -> Iterator[Add]:
 class _Film:
     """H.264 in the colours of BT.709. Sizes are made even, as its subsampled colours require, by repeating the last row or column."""
 
-    def __init__(self, package: ModuleType, path: Path, temporary: Path, fps: float) -> None:
-        self.package, self.path, self.temporary, self.fps, self.count = package, path, temporary, fps, 0
-        self.frames: Generator[None, np.ndarray | None, None] | None = None
+    def __init__(self, path: Path, temporary: Path, fps: float) -> None:
+        self.path, self.temporary, self.count = path, temporary, 0
+        colours = ["-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709"]
+        colours += ["-color_primaries", "bt709", "-color_trc", "bt709"]
+        file = ["-crf", "18", "-movflags", "+faststart", "-f", "mp4"]
+        target: Any = imageio.imopen(str(temporary), "w", plugin="FFMPEG", extension=".mp4")  # type: ignore[call-overload]
+        self.writer = target.legacy_get_writer(
+            fps=fps, codec="libx264", pixelformat="yuv420p", quality=None, macro_block_size=1, ffmpeg_log_level="error",
+            output_params=[*colours, *file],
+        )  # fmt: skip
 
     def add(self, picture: np.ndarray) -> None:
         even = np.pad(picture, ((0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)), mode="edge")
         try:
-            if self.frames is None:
-                self.frames = self._begun(*even.shape[:2])
-            self.frames.send(np.ascontiguousarray(even))
-        except OSError as error:  # it has ended
+            self.writer.append_data(even)
+        except OSError as error:  # ffmpeg has ended
             raise self._unfinished() from error
         self.count += 1
 
     def finish(self) -> None:
-        """The package does not look at how ffmpeg ended, so what it wrote is read again."""
+        """imageio does not look at how ffmpeg ended, so what it wrote is read again."""
         self.close()
         try:
-            whole = self.count == 0 or self.package.count_frames_and_secs(self.temporary)[0] == self.count
+            whole = self.count == 0 or imageio_ffmpeg.count_frames_and_secs(self.temporary)[0] == self.count
         except (OSError, RuntimeError) as error:
             raise self._unfinished() from error
         if not whole:
             raise self._unfinished()
 
     def close(self) -> None:
-        if self.frames is not None:
-            self.frames.close()
-
-    def _begun(self, height: int, width: int) -> Generator[None, np.ndarray | None, None]:
-        colours = ["-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709"]
-        colours += ["-color_primaries", "bt709", "-color_trc", "bt709"]
-        file = ["-crf", "18", "-movflags", "+faststart", "-f", "mp4"]
-        frames: Generator[None, np.ndarray | None, None] = self.package.write_frames(
-            str(self.temporary), (width, height), fps=self.fps, codec="libx264", quality=None, macro_block_size=1,
-            ffmpeg_log_level="error", ffmpeg_timeout=0, output_params=[*colours, *file],
-        )  # fmt: skip
-        frames.send(None)
-        return frames
+        self.writer.close()
 
     def _unfinished(self) -> OutputError:
         return OutputError(

@@ -13,7 +13,7 @@ from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import frames_of
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
-from nurec_lite.output.films import KINDS, video
+from nurec_lite.output.films import KINDS, check_video
 from nurec_lite.output.map_files import exr
 from nurec_lite.output.maps import OUTPUTS
 from nurec_lite.output.sensors import NovelSensor
@@ -130,7 +130,7 @@ def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], 
     if config.formats == [EXR] and not cameras:
         raise ConfigError(f"formats asks for {EXR}, which holds images of a camera, but none is among the sensors")
     if "mp4" in config.formats:
-        video()
+        check_video()
     if EXR in config.formats:
         exr()
 

@@ -7,12 +7,21 @@ import numpy as np
 
 from nurec_lite.evaluation.measure import DrawnSweep
 from nurec_lite.evaluation.metrics import NEVER_CROSSED_M
-from nurec_lite.evaluation.pictures import ERROR_MAP, RANGE_ERROR_M, RANGE_MAP, Bar, range_image, round_range
+from nurec_lite.evaluation.pictures import (
+    ERROR_MAP,
+    MEASURED,
+    RANGE_ERROR_M,
+    RANGE_MAP,
+    RENDERED,
+    Bar,
+    range_image,
+    round_range,
+)  # fmt: skip
 from nurec_lite.geometry.lidar import azimuth_elevation
 
 MAX_COLUMNS = 1024  # of a range map
 CELLS = 320  # along a side of the view from above
-BOTH, MEASURED, RENDERED = (214, 214, 208), (64, 150, 255), (255, 140, 50)
+BOTH = (214, 214, 208)
 _GROUND, _SENSOR = (22, 22, 26), (120, 220, 120)
 
 

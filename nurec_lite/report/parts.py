@@ -3,9 +3,10 @@
 
 import base64
 import html
-import io
 from collections.abc import Iterable
+from typing import Any
 
+import imageio.v3 as imageio
 import numpy as np
 from PIL import Image
 
@@ -28,16 +29,14 @@ def image(
     fine: bool = False,  # colours change from pixel to pixel, and JPEG keeps that
 ) -> str:
     """PNG for small pictures and exact ones, JPEG for others; wide ones are reduced unless they are exact."""
-    file, shown = io.BytesIO(), Image.fromarray(picture)
+    shown = Image.fromarray(picture)
     if shown.width > MAX_WIDTH and not exact:
         shown = shown.resize((MAX_WIDTH, round(shown.height * MAX_WIDTH / shown.width)), Image.Resampling.LANCZOS)
-    if exact or shown.width * shown.height <= _LOSSLESS:
-        kind = "png"
-        shown.save(file, format=kind, optimize=True)
-    else:
-        kind = "jpeg"
-        shown.save(file, format=kind, quality=_QUALITY, subsampling=0 if fine else 2)
-    data = base64.b64encode(file.getvalue()).decode()
+    kind = "png" if exact or shown.width * shown.height <= _LOSSLESS else "jpeg"
+    lossy = {"quality": _QUALITY, "subsampling": 0 if fine else 2}
+    settings: dict[str, Any] = {"optimize": True} if kind == "png" else lossy
+    encoded = imageio.imwrite("<bytes>", np.asarray(shown), plugin="pillow", extension=f".{kind}", **settings)
+    data = base64.b64encode(encoded).decode()
     size = f'width="{shown.width}" height="{shown.height}"'
     return f'<img src="data:image/{kind};base64,{data}" alt="{escaped(alt)}" {size}>'
 

@@ -6,10 +6,10 @@ import math
 import numpy as np
 
 from nurec_lite.evaluation.measure import DrawnImage, DrawnSweep, FrameFigures
-from nurec_lite.evaluation.pictures import COLOUR_ERROR, ERROR_MAP, Bar
+from nurec_lite.evaluation.pictures import COLOUR_ERROR, ERROR_MAP, MEASURED, RENDERED, Bar
 from nurec_lite.report.charts import Mark, line_chart
 from nurec_lite.report.content import Report
-from nurec_lite.report.lidar import BOTH, MEASURED, RENDERED, Map, from_above, range_maps
+from nurec_lite.report.lidar import BOTH, Map, from_above, range_maps
 from nurec_lite.report.parts import escaped, image, legend, section, swatch
 
 TERMS = {  # loss terms by name: title and unit

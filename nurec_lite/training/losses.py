@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terms of the training loss. Nothing here waits for the device: masks enter as factors, never as indices."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +28,23 @@ _METRES_A_SECOND = 1.0  # what a clock weighs: less than a rig drives, as clocks
 _ALIKE = (
     0.01  # opacities that differ by less are tied by the square: rounding must not choose the sign of a whole slope
 )
+
+SOMETIMES = {  # fields of LossWeights whose term is not there in every step, and those that are parts of a term
+    "image", "range", "intensity", "drop", "tie", "calibration", "drift", "bilateral", "ssim", "reach",
+}  # fmt: skip
+
+
+def check_terms(
+    terms: Mapping[str, Tensor],  # of a step
+    weights: LossWeights,
+) -> None:
+    """A term that has a weight is there, whatever options are on: a stage that an option replaces may not know a new one."""
+    always = (f.name for f in fields(LossWeights) if f.name not in SOMETIMES and getattr(weights, f.name) > 0)
+    missing = [name for name in always if name not in terms]
+    assert not missing, (
+        f"the step has no loss term {', '.join(missing)}: a stage of an option leaves it out; add it there, or to SOMETIMES of "
+        "nurec_lite/training/losses.py if it need not be there in every step"
+    )
 
 
 def backward(

@@ -26,7 +26,7 @@ from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
-from nurec_lite.training.losses import backward, with_range_targets
+from nurec_lite.training.losses import backward, check_terms, with_range_targets
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
 from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
 from nurec_lite.training.state import ListUse, Rendered, StepResult, TrainState, overflow_of
@@ -66,6 +66,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):
             terms = stages.loss.terms(stages, state, shots, rendered)
+            check_terms(terms, state.config.loss)
         state.failed = stages.streams.run(LISTS, failed, state.failed, [listed.overflow for listed in rendered.lists])
         errors = stages.streams.run(FIGURES, _errors, rendered.exposed, rendered.targets)
         with span("backward"):

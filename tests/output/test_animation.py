@@ -3,21 +3,20 @@
 
 import subprocess
 import tracemalloc
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import imageio.v3 as imageio
+import imageio_ffmpeg
 import numpy as np
 import pytest
 from PIL import Image
 
-import nurec_lite.output.films
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import OutputError
-from nurec_lite.output.films import animation, save_animation, video
+from nurec_lite.output.films import animation, save_animation
 
-with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="needs the extra `video`")
-KINDS = ["gif", "apng", pytest.param("mp4", marks=with_ffmpeg)]
+KINDS = ["gif", "apng", "mp4"]
 
 
 def pictures(count: int, height: int = 6, width: int = 8) -> list[np.ndarray]:
@@ -30,11 +29,7 @@ def noise(count: int, height: int, width: int) -> list[np.ndarray]:
 
 
 def decoded(path: Path) -> list[np.ndarray]:
-    import imageio_ffmpeg
-
-    reader = imageio_ffmpeg.read_frames(str(path))
-    width, height = next(reader)["size"]
-    return [np.frombuffer(data, np.uint8).reshape(height, width, 3) for data in reader]
+    return list(imageio.imiter(path, plugin="FFMPEG"))
 
 
 @pytest.mark.parametrize("kind", ["gif", "apng"])
@@ -84,7 +79,6 @@ def test_animated_png_keeps_no_pictures(tmp_path: Path) -> None:
     assert peak < 10 * 400 * 500 * 3
 
 
-@with_ffmpeg
 @pytest.mark.parametrize("size", [(24, 40), (25, 41), (97, 130)])
 def test_mp4_comes_back_with_even_sizes(tmp_path: Path, size: tuple[int, int]) -> None:
     path, (height, width) = tmp_path / "a.mp4", size
@@ -96,7 +90,6 @@ def test_mp4_comes_back_with_even_sizes(tmp_path: Path, size: tuple[int, int]) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-@with_ffmpeg
 def test_mp4_keeps_colours_and_time(tmp_path: Path) -> None:
     colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0), (200, 120, 40)]
     bars = np.repeat(np.array(colours, np.uint8)[None].repeat(48, axis=0), 16, axis=1)
@@ -104,7 +97,7 @@ def test_mp4_keeps_colours_and_time(tmp_path: Path) -> None:
     frame = decoded(tmp_path / "a.mp4")[-1][24, 8::16].astype(int)
     assert abs(frame - np.array(colours)).max() <= 8
     said = subprocess.run(
-        [video().get_ffmpeg_exe(), "-i", str(tmp_path / "a.mp4")], capture_output=True, text=True, check=False
+        [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(tmp_path / "a.mp4")], capture_output=True, text=True, check=False
     ).stderr
     assert "h264" in said and "yuv420p" in said and "24 fps" in said and "Duration: 00:00:00.50" in said
 
@@ -147,7 +140,6 @@ def encoder(folder: Path, script: str) -> str:
     return str(program)
 
 
-@with_ffmpeg
 @pytest.mark.parametrize(
     "script",
     [
@@ -169,7 +161,6 @@ def test_a_film_that_is_not_whole_is_not_kept(
     assert "No space left on device" in capfd.readouterr().err
 
 
-@with_ffmpeg
 def test_no_encoder_is_left_running(tmp_path: Path) -> None:
     started: list[subprocess.Popen] = []
 
@@ -186,11 +177,11 @@ def test_no_encoder_is_left_running(tmp_path: Path) -> None:
     assert len(started) == 1 and started[0].returncode is not None
 
 
-def test_mp4_without_the_extra_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without(name: str) -> Any:
-        raise ModuleNotFoundError(name)
+def test_mp4_without_its_program_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without() -> str:
+        raise RuntimeError("No ffmpeg exe could be found.")
 
-    monkeypatch.setattr(nurec_lite.output.films, "import_module", without)
-    with pytest.raises(ConfigError, match=r"mp4.* extra `video`.*pip install imageio-ffmpeg.*gif"):
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", without)
+    with pytest.raises(ConfigError, match=r"mp4 needs the program ffmpeg, which .* install ffmpeg, or use gif or apng"):
         save_animation(tmp_path / "a.mp4", pictures(2), fps=10)
     assert not list(tmp_path.iterdir())

@@ -2,10 +2,10 @@
 """The verb render: what it draws is what the stages render, and files lie where they should."""
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import imageio.v3 as imageio
 import numpy as np
 import pytest
 import torch
@@ -31,8 +31,6 @@ from nurec_lite.splat.views import lidar_view
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.step import render_sweep
-
-with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="needs the extra `video`")
 
 
 def reconstruction(
@@ -171,10 +169,7 @@ def test_compare_is_left_out_where_nothing_was_captured(tmp_path: Path) -> None:
 # Files
 
 
-@with_ffmpeg
 def test_one_animation_for_each_sensor(tmp_path: Path) -> None:
-    import imageio_ffmpeg
-
     render(reconstruction(tmp_path, times=[0.2, 0.6], fps=5, formats=["gif", "apng", "mp4"]))
     sensors = ("camera_0", "camera_1", "lidar", "lidar_above")
     assert names(tmp_path) == sorted(f"{s}.{kind}" for s in sensors for kind in ("gif", "apng", "mp4"))
@@ -182,9 +177,8 @@ def test_one_animation_for_each_sensor(tmp_path: Path) -> None:
         with Image.open(tmp_path / f"{sensor}.apng") as file:
             assert file.n_frames == 3  # type: ignore[attr-defined]
             width, height = file.size
-        reader = imageio_ffmpeg.read_frames(str(tmp_path / f"{sensor}.mp4"))
-        assert next(reader)["size"] == (width + width % 2, height + height % 2)
-        assert sum(1 for _ in reader) == 3
+        film = list(imageio.imiter(tmp_path / f"{sensor}.mp4", plugin="FFMPEG"))
+        assert [one.shape for one in film] == [(height + height % 2, width + width % 2, 3)] * 3
 
 
 def test_points_of_lidars_alone_render_no_camera(tmp_path: Path) -> None:

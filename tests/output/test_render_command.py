@@ -7,24 +7,20 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+import imageio_ffmpeg
 import numpy as np
 import pytest
 from PIL import Image
 from tiny_capture import ROOT, tiny_capture, tiny_state
 
 import nurec_lite.cli.reconstruction
-import nurec_lite.output.films
 from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.cli.command import command
 from nurec_lite.render import HELP, work
 from nurec_lite.training.loop import save
-
-with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="needs the extra `video`")
 
 
 def names(folder: Path) -> list[str]:
@@ -136,20 +132,19 @@ def test_mistakes_end_with_one_sentence_and_code_2(
     assert names(tmp_path / "run") == ["checkpoint.pt", "history.csv"]
 
 
-def test_mp4_without_the_extra_ends_with_one_sentence(
+def test_mp4_without_its_program_ends_with_one_sentence(
     call: Call, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without(name: str) -> Any:
-        raise ModuleNotFoundError(name)
+    def without() -> str:
+        raise RuntimeError("No ffmpeg exe could be found.")
 
-    monkeypatch.setattr(nurec_lite.output.films, "import_module", without)
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", without)
     assert call("formats=[png,mp4]") == 2
     said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1 and "pip install imageio-ffmpeg" in said[0]
+    assert len(said) == 1 and "install ffmpeg, or use gif or apng" in said[0]
     assert names(tmp_path / "run") == ["checkpoint.pt", "history.csv"]
 
 
-@with_ffmpeg
 @pytest.mark.slow
 def test_ctrl_c_leaves_whole_pictures_and_no_encoder(tmp_path: Path) -> None:
     save(tiny_state(), tmp_path / "checkpoint.pt")

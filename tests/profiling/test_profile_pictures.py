@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from recorded import US, two_steps
 
+from nurec_lite.base.nvtx import STAGES
 from nurec_lite.profiling.draw.bars import HOST, KERNELS, draw_kernels, draw_ranges, launched
 from nurec_lite.profiling.draw.canvas import GREY, SCALE, WAIT, Canvas, stage_colours, stage_of
 from nurec_lite.profiling.draw.timeline import LABELS, ROW, TOP, WIDTH, draw_timeline, median_step, rows_of
@@ -122,6 +123,16 @@ def test_stages_and_their_colours() -> None:
     assert [stage_of(name) for name in names] == ["rest of the step", "a", "a", "c", "outside ranges"]
     colours = stage_colours(names)
     assert list(colours) == ["a", "c", "rest of the step", "outside ranges"] and len(set(colours.values())) == 4
+
+
+def test_a_stage_has_one_colour_in_all_pictures() -> None:
+    """That of its range in nsys, whatever else is in the picture."""
+    names = [f"step/{stage}" for stage in STAGES if stage != "step"]
+    first, last = stage_colours([*names, "step/other"]), stage_colours(["step/another", *reversed(names)])
+    assert {stage: first[stage] for stage in STAGES if stage != "step"} == {
+        stage: last[stage] for stage in STAGES if stage != "step"
+    }
+    assert first["render_camera"] == (0x26, 0x6E, 0xB0) and len(set(first.values())) == len(first)
 
 
 def test_launches_in_words() -> None:

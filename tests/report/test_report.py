@@ -20,10 +20,10 @@ from nurec_lite.cli.command import composed
 from nurec_lite.config import DataConfig, EvaluateConfig, TrainConfig
 from nurec_lite.evaluation.beside_path import DrawnBeside
 from nurec_lite.evaluation.measure import Evaluation, FrameFigures, evaluate, held_out
-from nurec_lite.evaluation.pictures import range_picture
+from nurec_lite.evaluation.pictures import MEASURED, RENDERED, range_picture
 from nurec_lite.evaluation.results import FIGURES, table
 from nurec_lite.report.content import Report
-from nurec_lite.report.lidar import BOTH, CELLS, MEASURED, RENDERED, from_above, range_maps
+from nurec_lite.report.lidar import BOTH, CELLS, from_above, range_maps
 from nurec_lite.report.page import page
 from nurec_lite.report.parts import MAX_WIDTH, image
 from nurec_lite.report.settings import Command, commands_after_evaluate

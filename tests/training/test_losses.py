@@ -18,6 +18,7 @@ from nurec_lite.training.losses import (
     LossWeights,
     backward,
     calibration_terms,
+    check_terms,
     drop_loss,
     exposure_regulariser,
     image_loss,
@@ -272,3 +273,12 @@ def test_what_grids_cost() -> None:
     found = calibration_terms(calibration)
     torch.testing.assert_close(found["bilateral"], variation(calibration.bilateral))
     torch.testing.assert_close(found["drift"], calibration.bilateral.square().mean())
+
+
+def test_a_term_that_an_option_leaves_out_is_named() -> None:
+    """As a term would be that is new in the plain stages, and that the stage of an option does not know."""
+    terms = {name: torch.tensor(1.0) for name in ("image", "opacity", "scale", "exposure")}
+    check_terms(terms, LossWeights())
+    with pytest.raises(AssertionError, match=r"the step has no loss term scale: a stage of an option leaves it out"):
+        check_terms({name: term for name, term in terms.items() if name != "scale"}, LossWeights())
+    check_terms({name: term for name, term in terms.items() if name != "scale"}, LossWeights(scale=0))

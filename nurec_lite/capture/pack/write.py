@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a pack. Frames are loaded one after another, and encoded by a few threads, because the codecs leave the lock free."""
 
-import io
 import json
 import os
 import zipfile
@@ -13,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import imageio.v3 as imageio
 import torch
-from PIL import Image
 from torch import Tensor
 
 from nurec_lite.base.files import written
@@ -157,7 +156,5 @@ def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
 
 
 def encoded_image(image: Tensor, image_format: str, quality: int) -> bytes:
-    buffer = io.BytesIO()
     options: dict[str, Any] = {"quality": quality, "subsampling": 0} if image_format == "jpeg" else {"optimize": True}
-    Image.fromarray(image.numpy()).save(buffer, format=image_format, **options)
-    return buffer.getvalue()
+    return imageio.imwrite("<bytes>", image.numpy(), plugin="pillow", extension=f".{image_format}", **options)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from nurec_lite.base.nvtx import STAGES
 from nurec_lite.evaluation.pictures import save_png
 
 Colour = tuple[int, int, int]
@@ -20,6 +21,9 @@ WAIT, GREY = (214, 39, 40), (190, 194, 200)
 PALETTE: tuple[Colour, ...] = (
     (38, 110, 176), (235, 137, 44), (58, 150, 88), (150, 108, 190), (0, 158, 168), (226, 106, 150),
     (150, 116, 70), (196, 176, 40), (96, 118, 140), (118, 160, 220), (176, 84, 60), (120, 170, 60),
+)  # fmt: skip
+OTHER_STAGES: tuple[Colour, ...] = (  # that NVTX has no colour for
+    (164, 38, 96), (84, 74, 160), (30, 110, 60), (200, 60, 200), (120, 90, 20), (60, 60, 70),
 )  # fmt: skip
 
 
@@ -90,10 +94,19 @@ def stage_of(
 def stage_colours(
     names: list[str | None],  # of ranges
 ) -> dict[str, Colour]:
-    """One colour a stage, in the order of their first appearance."""
+    """The colour of each stage, in the order of their first appearance: the one that NVTX shows, the same in every picture. Other stages
+    take those of another palette in turn."""
     stages = [s for s in dict.fromkeys(map(stage_of, names)) if s not in ("rest of the step", "outside ranges")]
-    chosen = {stage: PALETTE[i % len(PALETTE)] for i, stage in enumerate(stages)}
-    return chosen | {"rest of the step": GREY, "outside ranges": (140, 144, 150)}
+    others = [stage for stage in stages if stage not in STAGES]
+    chosen = {stage: _colour(STAGES[stage].colour) for stage in stages if stage in STAGES}
+    chosen |= {stage: OTHER_STAGES[i % len(OTHER_STAGES)] for i, stage in enumerate(others)}
+    return {stage: chosen[stage] for stage in stages} | {"rest of the step": GREY, "outside ranges": (140, 144, 150)}
+
+
+def _colour(
+    value: int,  # 0xAARRGGBB
+) -> Colour:
+    return value >> 16 & 255, value >> 8 & 255, value & 255
 
 
 def tint(colour: Colour, share: float) -> Colour:

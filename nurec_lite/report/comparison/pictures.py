@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import imageio.v3 as imageio
 import numpy as np
 from PIL import Image
 
@@ -82,10 +83,11 @@ def _frame(runs: Sequence[Run], name: str, among: list[int], notes: list[str]) -
 
 def _panels(run: Run, name: str, notes: list[str]) -> list[np.ndarray] | None:
     try:
-        with Image.open(_path(run, name), formats=("PNG",)) as file:
-            if file.width * file.height > _LARGEST:
-                raise ValueError(f"it has {file.width} x {file.height} pixels")
-            panels = parted(np.asarray(file.convert("RGB")), _PANELS)
+        path = _path(run, name)
+        height, width, *_ = imageio.improps(path, plugin="pillow").shape  # without its pixels
+        if height * width > _LARGEST:
+            raise ValueError(f"it has {width} x {height} pixels")
+        panels = parted(imageio.imread(path, plugin="pillow", mode="RGB"), _PANELS)
         if panels is None:
             raise ValueError(f"it does not show {_PANELS} pictures")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
