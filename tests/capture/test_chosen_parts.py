@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""data.lidars and data.seconds choose a part of a capture of any kind; drives are chosen by name, by first letters or by place."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from pack_parts import make_capture
+
+from nurec_lite.capture.choice import chosen_drive, chosen_sensors
+from nurec_lite.capture.pack import write_pack
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
+from nurec_lite.readers import read_capture
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> DataConfig:
+    """A car that stands, with six frames of each sensor; its lidar is there twice under two names."""
+    capture, still = make_capture(), torch.eye(4, dtype=torch.float64)
+    images, sweeps = (
+        [replace(frame, T_world_rig_start=still, T_world_rig_end=still) for frame in frames]
+        for frames in (capture.images, capture.sweeps)
+    )
+    lidars = (*capture.lidars, replace(capture.lidars[0], name="other"))
+    sweeps += [replace(frame, sensor="other") for frame in sweeps]
+    path = tmp_path_factory.mktemp("parts") / "drive.pack"
+    write_pack(replace(capture, lidars=lidars, images=tuple(images), sweeps=tuple(sweeps)), path)
+    return DataConfig(
+        kind="pack", root=str(path), poses=PosesChoice(source="capture"), tracks=TracksChoice(source="capture")
+    )
+
+
+def test_lidars_in_the_order_in_which_they_are_asked_for(config: DataConfig) -> None:
+    names = [lidar.name for lidar in read_capture(config).lidars]
+    for asked in (names[::-1], names[1:], names[:1]):
+        found = read_capture(replace(config, lidars=asked))
+        assert [lidar.name for lidar in found.lidars] == asked and {f.sensor for f in found.sweeps} == set(asked)
+        assert len(found.sweeps) == 6 * len(asked)
+
+
+def test_a_lidar_that_is_not_there_is_named(config: DataConfig) -> None:
+    with pytest.raises(CaptureError, match=r"data.lidars names 'roof', but .* has other, top"):
+        read_capture(replace(config, lidars=["roof"]))
+
+
+def test_seconds_choose_frames_by_their_middles(config: DataConfig) -> None:
+    found = read_capture(replace(config, seconds=[0.2, 0.5]))
+    frames = (*found.images, *found.sweeps)
+    whole = read_capture(config)
+    inside = [f for f in (*whole.images, *whole.sweeps) if 0.2 <= f.time_mid < 0.5]
+    assert [(f.sensor, f.index) for f in frames] == [(f.sensor, f.index) for f in inside] and len(inside) > 0
+    assert len(found.tracks) <= len(whole.tracks)
+
+
+def test_seconds_beyond_the_drive_are_refused_with_its_own(config: DataConfig) -> None:
+    with pytest.raises(
+        CaptureError, match=r"data.seconds is \[50,60\], but the frames of .* last from .* to .*; choose"
+    ):
+        read_capture(replace(config, seconds=[50.0, 60.0]))
+
+
+KNOWN = {name: Path(name) for name in ("0a", "0b", "1c", "10")}
+
+
+@pytest.mark.parametrize(("drive", "found"), [("0b", "0b"), ("1c", "1c"), ("10", "10"), ("2", "1c"), ("3", "10")])
+def test_a_drive_by_name_or_place(drive: str, found: str) -> None:
+    assert chosen_drive(KNOWN, drive, Path("root"), "logs") == Path(found)
+
+
+@pytest.mark.parametrize("drive", [None, "", "9", "x", "٣", "9" * 5000, "-1"])
+def test_a_drive_that_is_not_there_lists_what_is(drive: str | None) -> None:
+    with pytest.raises(CaptureError, match=r"root holds 4 logs \(0a, 0b, 1c, 10\); choose one by data.drive"):
+        chosen_drive(KNOWN, drive, Path("root"), "logs")
+
+
+def test_sensors_are_chosen_once_each() -> None:
+    assert chosen_sensors("data.cameras", ["b", "a", "b"], ("a", "b"), "x") == ("b", "a")
+    assert chosen_sensors("data.cameras", None, ("b", "a"), "x") == ("b", "a")
+    with pytest.raises(CaptureError, match=r"data.lidars names 'a', but x has none"):
+        chosen_sensors("data.lidars", ["a"], (), "x")
