@@ -16,7 +16,7 @@ from nurec_lite.capture.rosbag.read import read_rosbag
 from nurec_lite.capture.types import CaptureError
 
 CAPTURE = tiny_capture()
-PAGE = Path(__file__).resolve().parents[3] / "docs/your-data.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/datasets.md"
 FRONT = "cameras: {a: {images: /camera_0/image_raw/compressed, info: /camera_0/camera_info"
 GOOD = FRONT + "}}\nposes: {topic: /odom}\n"
 
