@@ -37,7 +37,7 @@ BUNDLED = "data/street.pack"
 _BY_DRIVE: dict[str, tuple[Callable[..., Capture], str]] = {
     "argoverse2": (read_argoverse2, "the folder of a log"),
     "kitti360": (read_kitti360, "the folder that holds data_2d_raw and data_poses"),
-    "ncore": (read_ncore, "a store of NCore v4, or a folder of stores"),
+    "ncore": (read_ncore, "the store of NCore v4, or the folder of several"),
     "nuscenes": (read_nuscenes, "the folder that holds samples and the tables"),
     "pandaset": (read_pandaset, "the folder of a sequence"),
     "waymo": (read_waymo, "the folder that holds camera_image, lidar and so on"),
