@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poses and times as callers give them: arrays, tensors or lists, one or a batch. What is wrong with them is a sentence."""
 
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,18 +61,64 @@ def batch_of(
     return next(iter(sizes.values()), None)
 
 
-def seconds_from(given: float | None, name: str) -> float | None:
-    """Refuses what is no duration."""
-    if given is not None and not 0 <= float(_numbers(given, name)) <= 1000:
-        raise ConfigError(f"{name} is {given}, but must lie between 0 and 1000 s")
-    return None if given is None else float(given)
+def seconds_from(given: Any, name: str) -> float | None:
+    """ConfigError for what is no duration."""
+    return None if given is None else number_from(given, name, 0.0, 1000.0)
+
+
+def number_from(
+    given: Any,
+    name: str,  # of the argument
+    low: float = -1e6,
+    high: float = 1e6,
+) -> float:
+    """ConfigError for what is no number between these."""
+    (number,) = vector_from(given, name, (), low, high)
+    return number
+
+
+def vector_from(
+    given: Any,
+    name: str,  # of the argument
+    shape: tuple[int, ...],
+    low: float = -1e6,
+    high: float = 1e6,
+) -> list[float]:
+    """ConfigError unless there are as many numbers as the shape says, all between these."""
+    numbers = _numbers(given, name)
+    if numbers.shape != shape or not bool(((numbers >= low) & (numbers <= high)).all()):
+        what = f"{shape[0]} numbers" if shape else "a number"
+        raise ConfigError(f"{name} is {given!s:.80}, but must be {what} between {low:g} and {high:g}")
+    found: list[float] = numbers.reshape(-1).tolist()
+    return found
+
+
+def file_from(
+    given: Any,
+    name: str,  # of the argument
+) -> Path:
+    """ConfigError for what names no file or folder."""
+    if not isinstance(given, str | PathLike) or not isinstance(fspath(given), str):
+        raise ConfigError(f"{name} is a {type(given).__name__}, but must be a path")
+    return Path(given).expanduser()
 
 
 def _numbers(given: Any, name: str) -> Tensor:
     try:
-        numbers = torch.as_tensor(given, dtype=torch.float64).detach().cpu()
+        numbers = _tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"{name} must hold numbers, as an array, a tensor or a list ({error})") from None
+        raise ConfigError(f"{name} must hold numbers, as an array, a tensor or a list ({error!s:.100})") from None
     if not bool(numbers.isfinite().all()):
         raise ConfigError(f"{name} holds a number that is not finite")
     return numbers
+
+
+def _tensor(given: Any) -> Tensor:  # float64 on the host
+    if isinstance(given, Tensor):
+        if given.is_complex() or given.layout != torch.strided:
+            raise TypeError("a dense tensor of real numbers")
+        return given.detach().to("cpu", torch.float64)
+    values = np.asarray(given)
+    if values.dtype.kind not in "fiub":  # floating point, integers, bool
+        raise TypeError(f"not {values.dtype}")
+    return torch.from_numpy(np.array(values, np.float64))

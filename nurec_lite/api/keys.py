@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.key_values import hydra_value
 from nurec_lite.cli.arguments import check_groups
 
-Options = str | Iterable[str] | Mapping[str, Mapping[str, Any] | None]
+Options = str | Iterable[str] | Mapping[str, Mapping[str, Any] | None] | None
 
 
 def arguments_of(
@@ -40,15 +41,17 @@ def group(
 
 def options(given: Options) -> list[str]:
     """Arguments for options: a name, several, or names with their parameters."""
-    names = [given] if isinstance(given, str) else list(given)
+    names = [given] if isinstance(given, str) else list(given or ())
     if not names:
         return []
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"opt holds a {type(names[0]).__name__}, but must name options, as in opt=['fused_interp']")
     parameters = {name: values or {} for name, values in given.items()} if isinstance(given, Mapping) else {}
     return [f"+opt=[{','.join(names)}]", *arguments_of({"opt": parameters})]
 
 
 def _plain(key: str, value: Any) -> Any:
-    if isinstance(value, Path):
+    if isinstance(value, Path | torch.device):
         return str(value)
     if isinstance(value, list | tuple):
         return [_plain(key, one) for one in value]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`load`, `train` and `read`: a trained scene from its files, by training, and the capture alone."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -10,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from hydra.core.global_hydra import GlobalHydra
 
+from nurec_lite.api.inputs import file_from
 from nurec_lite.api.keys import Options, arguments_of, group, options
 from nurec_lite.api.scene import TrainedScene
 from nurec_lite.base.errors import ConfigError, UserError
@@ -39,7 +41,8 @@ def load(
     capture: the `Capture` that was trained on, if it was in memory. Otherwise the capture is read from where training read it.
     keys: keys of `python -m nurec_lite.render`, sections as mappings: load(RUN, data={"root": "elsewhere/drive.pack"}, ops="reference").
     """
-    path = _checkpoint(Path(run))
+    path = file_from(run, "run")
+    path = path / CHECKPOINT if os.path.isdir(path) else path
     arguments = [*options(opt), *arguments_of({"checkpoint": path, "device": device, **keys})]
     with _apart("render"):
         check_groups(arguments)
@@ -73,7 +76,7 @@ def train(
     """
     budget = {name: value for name, value in (("steps", steps), ("seconds", seconds)) if value is not None}
     source, about = _source(capture)
-    named = {} if out is None else {"out": Path(out)}
+    named = {} if out is None else {"out": file_from(out, "out")}
     own = [*arguments_of(named), *group("size", size), *group("recipe", recipe), *options(opt)]
     arguments = [*about, *own, *arguments_of(keys), *arguments_of({"train": budget})]
     restart_clock()
@@ -93,7 +96,7 @@ def read(kind: str = "bundled", root: File | None = None, **keys: Any) -> Captur
     root: file or folder.
     keys: keys of `data`, sections as mappings: read("kitti_raw", FOLDER, downscale=2, frames=[0, 20], tracks={"source": "none"}).
     """
-    place = {} if root is None else {"root": root}
+    place = {} if root is None else {"root": file_from(root, "root")}
     arguments = [f"data={kind}", *arguments_of({"data": {**place, **keys}})]
     with _apart("train"):
         check_groups(arguments)
@@ -113,11 +116,6 @@ def _apart(verb: str) -> Iterator[None]:
         GlobalHydra.instance().hydra = theirs
 
 
-def _checkpoint(run: Path) -> Path:
-    path = run.expanduser()
-    return path / CHECKPOINT if path.is_dir() else path
-
-
 def _source(capture: Capture | File | None) -> tuple[Capture | None, list[str]]:
     """The capture, if it is in memory alone, and the arguments that name it."""
     if capture is None:
@@ -126,8 +124,8 @@ def _source(capture: Capture | File | None) -> tuple[Capture | None, list[str]]:
         known = _READ.get(capture)
         return (None, known) if known else (capture, ["data=pack", *arguments_of({"data": {"name": capture.name}})])
     if isinstance(capture, str | PathLike):
-        path = Path(capture).expanduser()
-        if path.is_dir():
+        path = file_from(capture, "capture")
+        if os.path.isdir(path):
             raise ConfigError(f"{path} is a folder; read it first, as in train(read('kitti_raw', {str(path)!r}))")
         return None, ["data=pack", *arguments_of({"data": {"root": path}})]
     raise ConfigError(f"capture is a {type(capture).__name__}, but must be a pack's path or a Capture")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.api.frames import Frames
-from nurec_lite.api.inputs import batch_of, poses_from, seconds_from, times_from
+from nurec_lite.api.inputs import batch_of, file_from, number_from, poses_from, seconds_from, times_from, vector_from
 from nurec_lite.api.renders import CameraRender, LidarRender, camera_render, lidar_render
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.origin import to_users_world
@@ -103,13 +103,12 @@ class TrainedScene:
         """T_world_sensor [4, 4] on the path that was driven, float64; [B, 4, 4] for B times. `shift` is metres forward, left and up in
         the vehicle's axes."""
         known = self._frames.known(sensor)
-        if len(shift) != 3:
-            raise ConfigError(f"shift has {len(shift)} numbers, but takes metres forward, left and up")
-        return self._frames.pose(known, times_from(time, self.span, EDGE_S), shift)
+        metres = vector_from(shift, "shift", (3,))
+        return self._frames.pose(known, times_from(time, self.span, EDGE_S), metres)
 
     def sensor(self, file: str | PathLike[str]) -> NovelSensor:
         """A camera or lidar of your own from a YAML file (docs/sensors.md), for `render`, `render_lidar` and `pose`."""
-        return read_sensor(Path(file).expanduser(), self.capture)
+        return read_sensor(file_from(file, "file"), self.capture)
 
     # ---- what it shows
 
@@ -198,8 +197,8 @@ class TrainedScene:
     ) -> "TrainedScene":
         """The scene in which an actor drives elsewhere: metres along its own axes, and degrees to the left about its upward axis, at each
         time."""
-        turn = math.radians(_finite("degrees", degrees))
-        move = Move(_finite("forward", forward), _finite("left", left), _finite("up", up), turn)
+        turn = math.radians(number_from(degrees, "degrees"))
+        move = Move(number_from(forward, "forward"), number_from(left, "left"), number_from(up, "up"), turn)
         track_number(self._run.scene.tracks, id, "moved()")
         scene = with_moved_actors(self._run.scene, [(id, move)])
         return self._with(replace(self._run, scene=scene), ())
@@ -216,14 +215,8 @@ class TrainedScene:
 
 
 def _check_outputs(outputs: Sequence[str]) -> None:
-    named = [outputs] if isinstance(outputs, str) else list(outputs)
-    unknown = [name for name in named if name not in OUTPUTS]
-    if unknown or isinstance(outputs, str) or not named:
+    listed = isinstance(outputs, list | tuple | set | frozenset)
+    unknown = [name for name in outputs if name not in OUTPUTS] if listed else []
+    if unknown or not listed or not outputs:
         what = f"holds '{unknown[0]}'" if unknown else f"is {outputs!r}"
         raise ConfigError(f"outputs {what}, but takes a list of some of {', '.join(OUTPUTS)}")
-
-
-def _finite(name: str, value: float) -> float:
-    if not abs(float(value)) <= 1e6:
-        raise ConfigError(f"{name} is {value}, but must be a finite number within +-1e6")
-    return float(value)

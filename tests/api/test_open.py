@@ -85,6 +85,9 @@ def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path)
         ({"model": {"points": [torch.ones(1)]}}, "model.points is a Tensor, but must be a number"),
         ({"recipe": "quick"}, "recipe=quick: there is no 'quick'; there is best, realtime"),
         ({"opt": "speed"}, "speed"),
+        ({"opt": [3]}, "opt holds a int, but must name options"),
+        ({"out": 3.5}, "out is a float, but must be a path"),
+        ({"device": torch.device("cpu"), "seed": -1}, "seed is -1, but must lie between"),
         ({"capture": 3}, "capture is a int, but must be a pack's path or a Capture"),
         ({"capture": "."}, "is a folder; read it first, as in train\\(read\\('kitti_raw'"),
         ({"train": {"resume": "auto"}}, "name its folder by out=FOLDER"),
@@ -109,6 +112,11 @@ def test_a_program_that_uses_hydra_itself_reads_and_loads(pack: Path, trained: P
 def test_a_missing_run_and_an_unknown_kind_are_sentences(tmp_path: Path) -> None:
     with pytest.raises(nurec_lite.UserError, match=r"checkpoint.pt does not exist"):
         nurec_lite.load(tmp_path)
+    for odd in (None, 3, b"x"):
+        with pytest.raises(nurec_lite.ConfigError, match=r"run is a .*, but must be a path"):
+            nurec_lite.load(odd)  # type: ignore[arg-type]
+    with pytest.raises(nurec_lite.UserError, match=r"does not exist"):
+        nurec_lite.load("long" * 2000)
     with pytest.raises(nurec_lite.UserError, match="data=kitty: there is no 'kitty'"):
         nurec_lite.read("kitty")
     with pytest.raises(nurec_lite.CaptureError, match=r"data\.root is missing"):

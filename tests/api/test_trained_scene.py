@@ -47,6 +47,20 @@ def test_a_pose_of_one_s_own_is_that_of_the_sensor(scene: TrainedScene) -> None:
     torch.testing.assert_close(found.colour, expected, rtol=0, atol=1e-5)
 
 
+def test_poses_may_be_any_dense_array(scene: TrainedScene) -> None:
+    pose = scene.pose("camera_0", TIME)
+    kinds = [
+        pose.numpy()[::-1, ::-1][::-1, ::-1],
+        np.asfortranarray(pose.numpy()),
+        pose.tolist(),
+        pose.requires_grad_(),
+    ]
+    first = scene.render("camera_0", kinds[0], np.float64(TIME)).opacity
+    assert all(
+        torch.equal(scene.render("camera_0", kind, torch.tensor(TIME).double()).opacity, first) for kind in kinds[1:]
+    )
+
+
 def test_a_batch_is_its_views_one_by_one(scene: TrainedScene) -> None:
     poses, times = scene.pose("camera_0", [0.2, 0.5]), np.array([0.5, 0.2])
     batch = scene.render("camera_0", poses, times, outputs=["colour", "depth", "normals", "opacity", "classes"])
@@ -219,10 +233,17 @@ def own_camera(**flaw: Any) -> Camera:
         ({"pose": np.diag([1, 1, -1, 1.0])}, "no rigid motion"),
         ({"pose": np.stack([np.eye(4)] * 2), "time": [0.1, 0.2, 0.3]}, "pose has 2 and time has 3 entries"),
         ({"pose": "here"}, "pose must hold numbers"),
+        ({"pose": torch.eye(4, dtype=torch.complex64)}, "pose must hold numbers"),
+        ({"pose": torch.eye(4).to_sparse()}, "pose must hold numbers"),
+        ({"pose": [[1, 2], [3]]}, "pose must hold numbers"),
+        ({"time": 10**400}, "time must hold numbers"),
+        ({"time": np.datetime64("2026-01-01")}, "time must hold numbers"),
+        ({"seconds": [0.1, 0.2]}, r"seconds is \[0.1, 0.2\], but must be a number between 0 and 1000"),
+        ({"outputs": None}, "outputs is None, but takes a list"),
         ({"end_pose": np.eye(4)}, "end_pose is given without pose"),
         ({"outputs": ["flow"]}, "outputs holds 'flow', but takes a list of some of colour, depth"),
         ({"outputs": "depth"}, "outputs is 'depth', but takes a list"),
-        ({"seconds": -1.0}, "seconds is -1.0, but must lie between"),
+        ({"seconds": -1.0}, "seconds is -1.0, but must be a number between 0 and 1000"),
     ],
 )
 def test_mistakes_are_sentences(scene: TrainedScene, arguments: dict[str, Any], sentence: str) -> None:
@@ -233,8 +254,14 @@ def test_mistakes_are_sentences(scene: TrainedScene, arguments: dict[str, Any], 
 def test_mistakes_of_actors_and_lidars_are_sentences(scene: TrainedScene) -> None:
     with pytest.raises(ConfigError, match=r"without\(\) names 'x', but the ids of the tracks are 000, 001"):
         scene.without("x")
-    with pytest.raises(ConfigError, match="left is nan, but must be a finite number"):
+    with pytest.raises(ConfigError, match="left holds a number that is not finite"):
         scene.moved("000", left=float("nan"))
+    with pytest.raises(ConfigError, match="up must hold numbers"):
+        scene.moved("000", up="x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"shift is \(1, 2\), but must be 3 numbers between"):
+        scene.pose("camera_0", 0.3, shift=(1, 2))
+    with pytest.raises(ConfigError, match="file is a NoneType, but must be a path"):
+        scene.sensor(None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="lidar is 'camera_0', but the lidars are lidar"):
         scene.render_lidar("camera_0", time=0.3)
     with pytest.raises(ConfigError, match="seconds is for a lidar of your own"):
