@@ -105,7 +105,7 @@ def _check(name: str, module: ModuleType, given: tuple[str, ...], base: Stages) 
 
 def _expand_all(options: dict[str, dict[str, Any]], base: Stages) -> dict[str, dict[str, Any]]:
     """`all` becomes the options that conf/opt/all.yaml lists for this kind of machine, less those that cannot run here, in its order.
-    Others come behind them; of those that it lists itself, what is given beside it are the parameters."""
+    Other options follow them; parameters given next to `all` are those of its own options."""
     if "all" not in options:
         return options
     chosen: dict[str, dict[str, Any]] = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """amp: Adam's moments of the colours' harmonics are kept as bfloat16; parameters, gradients and all arithmetic stay float32.
 
-Idea: behind fused_harmonics an update moves 24 bytes for each of a Gaussian's 48 harmonics: value, first and second moment, read and
+Idea: with fused_harmonics an update moves 24 bytes for each of a Gaussian's 48 harmonics: value, first and second moment, read and
 written. With moments of two bytes it moves 16. A second moment changes by a thousandth of itself a step, less than half a unit in the last
 place of bfloat16, and would never change if it were rounded to the nearest; so both moments are rounded by chance, up or down, in the mean
 to the number itself. The chance is a hash of the value's place and of the number of the step, which lies on the device: runs can be

@@ -8,14 +8,14 @@ Source: rates times the square root of the number of images, by which Adam's ran
 many images as before, as Grendel-GS has both for Gaussians (Zhao et al. 2024, On Scaling Up 3D Gaussian Splatting Training). Epsilon is
 1e-15, too small to be scaled.
 Gain, code before and after, limits: docs/options/batch.md.
-One launch: on a GPU, behind warp_cull, fused_interp and collect_once, images of one size and sweeps of one lidar go through one projection,
+One launch: on a GPU, with warp_cull, fused_interp and collect_once, images of one size and sweeps of one lidar go through one projection,
 one sort and one launch a stage, forward and backward (kernels/raster_warps/views/train.h). Parameters that the views share get their
 gradient once. Numbers are those of one view after another up to rounding, and to the order of sums. An image of a size of its own, and
 all views without these options or where poses ask for gradients of rays, are rendered by themselves, which a line of the log says; on a
 CPU all are. one_launch=false asks for that, too.
 Limits: a step's memory grows with its images; in one launch also what a view needs only while it is listed, 150 bytes a Gaussian and
 view. Room for lists is by sensor, as without it, and all views of a launch share it. Steps stay what the user says: train.steps,
-density.every and the noise of a step count steps, each of which sees more images. The rule takes gradients for independent, which those
+density.every and the noise of a step count steps, and each step sees more images. The rule takes gradients for independent, which those
 of one moment are only where they see other things, and scales the rates of the lidar's values too, whose sweeps may still be one a step;
 scale_rates=false leaves rates and betas as they are. Class quality.
 """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """compile: what a step leaves to torch goes through torch.compile, which makes a few kernels of many.
 
-Idea: activations, view directions, the sky and noise are dozens of elementwise kernels, each of which reads and writes all of its tensors.
+Idea: activations, view directions, the sky and noise are dozens of elementwise kernels, and each reads and writes all of its tensors.
 The compiler fuses them, forward and backward. Every function is taken whole: one that it could take only in parts would be an error.
 A size that changes becomes a symbol, so that growing and relocation compile once more and never again.
 Source: PyTorch 2 (Ansel et al. 2024).
 Gain, code before and after, limits: docs/options/compile.md.
 Limits: compiling takes a while at the first step, and once more after the first relocation, which torch's own cache on disk shortens the
-next time; needs Triton on a GPU and a C++ compiler on a CPU. Nothing is compiled for who looks at a scene without training. Sums over all
+next time; needs Triton on a GPU and a C++ compiler on a CPU. Nothing is compiled for rendering without training. Sums over all
 Gaussians or rays stay torch's own: with sizes that are symbols the compiler gives them to one block, and the means of the regularisers
 alone take 1.5 ms. Class exact: the same formulas, rounded in another order.
 """

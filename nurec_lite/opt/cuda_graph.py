@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """cuda_graph: a whole step, from the scene to its update, is recorded once and launched as one CUDA graph.
 
-Idea: a step is hundreds of kernels, most of them shorter than the host takes to launch one; so the GPU waits for the host. Here the host
-launches `learn` of a step (collect, render, loss, backward, optimizer, noise) as one graph. What changes from step to step lies in memory
-at fixed places: shots with their views, the rates, whether a step failed. Sizes are the key of a graph: a camera's image, room for rays,
-room for lists, the Gaussians of the background. The first step of a key runs as without the option, from the fixed places, and of new
-sensors it is looked at: if something in it cannot be recorded, and in the next one still, a list says what, and steps go on without a
-graph. Then a step is recorded. Sweeps differ by some rays from one another; a few sizes do for all, and places that are left repeat rays
-that no loss counts.
-Between two launches the GPU has two small kernels (kernels/update/multi_tensor_copy.cu): one keeps the figures of the launch before and
-writes its report into memory of the host, since the next writes where these stand; the other brings the step's shots to their places, and
-the rates, which are arguments of the kernel, so that nothing is copied from the host.
+Idea: a step has hundreds of kernels, and most are shorter than the host's time to launch one, so the GPU waits for the host. Here the
+host launches `learn` of a step (collect, render, loss, backward, optimizer, noise) as one graph. Values that change between steps are
+in fixed memory: shots with their views, the rates, whether a step failed. Sizes are the key of a graph: a camera's image, capacity for
+rays, capacity of lists, Gaussians of the background. The first step of a key runs plainly, from the fixed memory. Steps of new sensors
+are inspected; if something cannot be recorded twice in a row, a message lists it, and steps continue without a graph. Otherwise the
+next step is recorded. Sweeps differ by some rays; a few sizes suffice, and padding repeats rays that no loss counts.
+Between two launches the GPU runs two small kernels (kernels/update/multi_tensor_copy.cu). One keeps the figures of the last launch and
+writes its report into host memory, before the next launch overwrites them. The other copies the step's shots to their places, and the
+rates, which are arguments of the kernel.
 Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with CUDA Graphs, 2021).
 Gain, code before and after, limits: docs/options/cuda_graph.md.
-Limits: on a GPU alone. Where train.coarse changes the size of images, recordings are made anew; those before stay until others need their
-place or Gaussians are added. Reading of losses and checkpoints stays outside; after a relocation that adds Gaussians, whose tensors are
-new ones, the step is recorded again; others are a graph of their own, and what they made is written where the step's reads. With
-train.timing=true one step of twenty runs without the graph, which has no ranges inside. The recording holds memory of its own beside that
-of steps without it. Needs no_sync, since the host may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class
-exact: the same kernels, whose sums have some more zeros.
+Limits: on a GPU alone. A new image size (train.coarse) needs a new recording; old ones stay until others need their place or Gaussians
+are added. Losses and checkpoints are read outside of the graph. A relocation that adds Gaussians makes new tensors, so the step is
+recorded again; other relocations are a graph of their own and write in place. With train.timing=true one step of twenty runs without
+the graph, because a graph has no ranges inside. The recording holds its own memory in addition. Needs no_sync, since recorded work may
+not wait, and fused_adam, with its rates on the device. Class exact: the same kernels; sums have some more zeros.
 """
 
 import logging

@@ -83,7 +83,7 @@ def noise(state: TrainState) -> None:
 def mcmc_split(
     logits: Tensor,  # [N, S] opacities that S sensors see, of the Gaussian that is copied
     copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
-    most: int | None = None,  # of them, which nobody need know here
+    most: int | None = None,  # of them, not needed here
 ) -> tuple[Tensor, Tensor]:  # opacities of each copy before the sigmoid [N, S], factor of its scales [N]
     """Logits and scales as by nurec_lite.training.density.mcmc_split."""
     split, factor = torch.ops.nurec_lite.mcmc_split(logits, copies)

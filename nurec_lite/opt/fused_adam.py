@@ -42,7 +42,7 @@ def unavailable(stages: Stages) -> str | None:
 class FusedAdam:
     """Stands in for `optimize` of the baseline."""
 
-    touched_only: tuple[str, ...]  # parameters of which values without a gradient stay as they are
+    touched_only: tuple[str, ...]  # parameters whose values without a gradient stay as they are
     handover: DeferredShGrad | None = None  # by which that of harmonics may come (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:

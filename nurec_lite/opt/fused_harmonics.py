@@ -6,12 +6,12 @@ that direction, and three, the gradient of its colour. The plain way writes all 
 update: 192 bytes each way. Here the backward pass leaves the direction and the colour's gradient, 24 bytes, and a block of the update
 makes the basis of its Gaussians once and multiplies as it goes through their coefficients in the order in which these lie in memory.
 Nothing else asks for these gradients, so the update follows at once, within the backward pass, on the images' stream where side_streams
-gives them one: it waits for memory, beside a sweep's backward pass, which computes.
+gives them one: it waits for memory while a sweep's backward pass computes.
 Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).
 Gain, code before and after, limits: docs/options/fused_harmonics.md.
-Limits: for steps of one image. With several (batch), where poses ask the eye for a gradient, and for who renders outside of a step
-gradients are written as without the option; where a parameter gets both, they are added up. What adds up gradients over processes needs
-them written: behind such an option this one stands aside. On a CPU all Gaussians go through the renderer, not
+Limits: for steps of one image. Gradients are written as without the option for several images (batch), where poses need the gradient of
+the eye, and for renders outside of a step; where a parameter gets both, they are added up. An option that sums gradients over processes
+needs them written: with such an option this one is off. On a CPU all Gaussians go through the renderer, not
 only those that some tile looks at. Class exact: the same numbers, up to rounding.
 """
 
@@ -49,7 +49,7 @@ def handing_over(inner: Learn, handover: DeferredShGrad) -> Learn:
 
 
 def at_once(stages: Stages, state: TrainState) -> Update | None:
-    """The update, beside all but the images; None: not of those that can be made before others."""
+    """The update, concurrent with all but the images; None: it cannot be made before others."""
     update = stages.update.optimize
     if not isinstance(update, FusedAdam):
         return None
@@ -66,5 +66,5 @@ def apply(stages: Stages) -> Stages:
     return stages.planned("fused_harmonics", rank1_sh=handover).wrap(
         learn=lambda inner: handing_over(inner, handover),
         optimize=lambda _: replace(update, handover=handover),
-        reduce=lambda inner: inner,  # so that what would replace it is told to come first
+        reduce=lambda inner: inner,  # so that an option that replaces it must come first
     )

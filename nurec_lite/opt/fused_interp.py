@@ -77,9 +77,9 @@ class FusedCollect:
         self._node = torch.zeros(0, dtype=torch.int64)  # [N] for which the rows below hold
         self._version = -1  # of what is written into it
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
-        self._starts: dict[int, Tensor] = {}  # [K + 2] the same behind so many rows that stay: a recorded step reads it
+        self._starts: dict[int, Tensor] = {}  # [K + 2] the same after so many static rows: a recorded step reads it
         self._coming: HostFuture | None = None  # what `counted` says, of what is stored and of what was to be
-        self._counted = torch.zeros(2, dtype=torch.int64)  # likewise, of what was to be stored last
+        self._counted = torch.zeros(2, dtype=torch.int64)  # the same for the last store
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
         self._tracks: Tracks | None = None  # before which the origin stands
         self._before: WithIdentityTrack | None = None

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fused_project: the backward pass of a step's views is finished in one pass over the Gaussians, which reads of a view only what it saw.
+"""fused_project: one pass over the Gaussians finishes the backward pass of all views of a step; it reads only visible rows of each view.
 
-Idea: what rays tell of a Gaussian adds up to 16 numbers a view. Each view made its own gradients of places, shapes and opacities of all
-Gaussians of them, zeros for those that it does not see, and autograd added these up, view by view, and put together what stands still
-and what moves. Here a view only zeroes and fills the rows of what it sees, and one kernel makes of the rows of all views the gradients,
-each written once; behind fused_activate it goes on to those of what is stored, with what regularisers and colours ask for added on the
-way. Where a view is nudged, by corrections of poses, the same kernel adds up what its six numbers get.
+Idea: the gradient of a Gaussian from rays is 16 sums a view. Each view turned them into gradients of means, shapes and opacities of all
+Gaussians, zeros for unseen ones; autograd added these up, view by view, and joined static and moving Gaussians. Here a view only zeroes
+and fills the rows of visible Gaussians, and one kernel turns the rows of all views into gradients, each written once. With
+fused_activate it goes on to the stored parameters and adds the gradients of regularisers and colours on the way. If poses are
+corrected, the same kernel sums the six numbers of a view's pose gradient.
 Source: none that we know of; the views of one launch of `batch` do the same (kernels/raster_warps/views/train.h). Formulas:
 kernels/math/moments.cuh.
 Gain, code before and after, limits: docs/options/fused_project.md.
-Limits: on a GPU alone, within a step. Where poses ask for gradients of rays, or a step has more than 16 views, each view goes the plain
-way, which a line of the log says; so it does in one launch of `batch`, which finishes by itself. Colours still go to their gradients by
-themselves. Class exact: the same formulas; sums are taken in another order.
+Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view goes the plain way,
+and the log says so; one launch of `batch` finishes by itself. Gradients of colours have their own kernel. Class exact: the same
+formulas; sums are taken in another order.
 """
 
 import logging

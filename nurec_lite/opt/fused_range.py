@@ -2,7 +2,7 @@
 """fused_range: the loss of a sweep, its range, intensity and ray drop together, is one kernel forward and one backward.
 
 Idea: torch makes a kernel of each operation, and of each way back: masks, means, clamps and logarithms of some ten thousand rays, which
-take less time than their launches. Here one kernel reads every ray once, behind it one block adds up the blocks' sums in an order that
+take less time than their launches. Here one kernel reads every ray once, then one block adds up the blocks' sums in an order that
 never changes, and one kernel writes the gradients of what the renderer blended, as the renderer's backward pass takes them.
 Source: none; formulas in kernels/math/lidar_loss.cuh.
 Gain, code before and after, limits: docs/options/fused_range.md.

@@ -50,7 +50,7 @@ class NoSync:
         self.redone = 0  # steps
         self._try_step: Learn = try_step  # the baseline's, until `around` sets another
         self._in_flight: deque[InFlightStep] = deque()  # under way, the oldest first
-        self._training = False  # within an attempt: who looks at a scene without training it has all the room it needs
+        self._training = False  # within a step: rendering without training has all the capacity that it needs
 
     def capacity(self, view: AnyView) -> Capacity:
         return self.capacities.of(view) if self._training else None

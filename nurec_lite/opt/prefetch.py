@@ -2,7 +2,7 @@
 """prefetch: while a step runs, a thread takes the next one's shots and starts their copies on a stream of their own.
 
 Idea: what `next_batch` and `place` do for the next step needs nothing of this one. The thread decodes, or takes from the loader processes
-of `workers`; the GPU's copy engine works beside its kernels. A step's stream waits for the event behind its shots, mostly long past.
+of `workers`; the GPU's copy engine works during its kernels. A step's stream waits for the event after its shots, mostly long past.
 Source: the prefetchers of NVIDIA's reference trainers (apex's ImageNet example), and the thread of PyTorch's DataLoader that pins memory.
 Gain, code before and after, limits: docs/options/prefetch.md.
 Limits: on a GPU alone, and one step ahead. Memory that the side stream's copies fill is used on the step's: each tensor is recorded there
@@ -72,7 +72,7 @@ class Prefetch:
         if coming.plan is state.plan and coming.step == state.step:
             with span("next_batch"):
                 return coming.fetched.result()
-        coming.fetched.exception()  # waits; nobody needs it
+        coming.fetched.exception()  # waits; the result is not needed
         return None
 
     def _handed_over(self, shots: Shots, made: torch.cuda.Event | None) -> Shots:

@@ -12,7 +12,7 @@ With jpeg=gpu whole baseline JPEG files of three components are decoded on the d
 imported; what the threads bring meanwhile goes there in one call. All other images, PNG for one, are decoded by the host as ever.
 Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 50 bytes a ray, for which it may take a share of what is free at the
 first step. If the sensors' own figures say that it does not fit, it says so and stands aside: workers, pinned and prefetch then feed as
-they do without it; otherwise they have nothing to do, and no loader process is started. Name it behind pinned and prefetch; before
+they do without it; otherwise they have nothing to do, and no loader process is started. Name it after pinned and prefetch; before
 it, prefetch would go on fetching what is there. A frame that cannot be decoded ends the run at the step that needs it. Class exact:
 shots are bitwise the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so levels of images differ
 a little (tests: less than one in the mean), and a run is not that of the host's decoder; the library takes memory of its own, which the
@@ -60,7 +60,7 @@ class KeptSweep:
     """A sweep on the device."""
 
     shot: SweepShot  # all rays, sector by sector if steps take some
-    ends: tuple[int, ...] | None  # of the sectors, in rays, behind a 0; None: steps take all rays
+    ends: tuple[int, ...] | None  # ends of the sectors, in rays, after a 0; None: steps take all rays
 
     def stretches(
         self,
@@ -253,7 +253,7 @@ def already_there(inner: MoveShots) -> MoveShots:
 
 
 def apply(stages: Stages, *, share: float, jpeg: str) -> Stages:
-    """`share`: of the memory that is free at the first step; `jpeg`: who decodes files of that kind, host or gpu."""
+    """`share`: of the memory that is free at the first step; `jpeg`: decoder of files of that kind, host or gpu."""
     if not 0 < share <= 1:
         raise OptionError(f"option 'resident': share is {share}, but must be more than 0 and at most 1")
     flaw = flaw_of(jpeg, stages.device)

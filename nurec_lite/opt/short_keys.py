@@ -3,12 +3,12 @@
 
 Idea: the radix sort of kernels/common takes 8 bits a pass, and a float's distance has many that say nothing: a sign, 240 octaves where
 nobody stands, and a mantissa finer than what rounding makes of a mean. A key here is the distance's own first bits within 16 octaves,
-1/16 m to 4096 m: of floats' bits a difference, a clamp and a shift, which never put a nearer one behind a farther one. With 24 bits
+1/16 m to 4096 m: of floats' bits a difference, a clamp and a shift, which never put a nearer one after a farther one. With 24 bits
 distances of one key differ by less than 2^-20 of themselves (0.06 mm at 80 m) and there are three passes, with 16 by less than 2^-12
 (2 mm at 10 m, 16 mm at 80 m) and two. Steps grow with the distance, as does what a sensor can tell apart.
 Source: none; floats' bits ascend as their logarithm does.
 Gain, code before and after, limits: docs/options/short_keys.md.
-Limits: on a GPU; on a CPU the order is the same, and nothing is gained. Who renders without training sees by all bits. What shares a key
+Limits: on a GPU; on a CPU the order is the same, and nothing is gained. Rendering without training sorts by all bits. What shares a key
 is blended in the order of its index: what is nearer than 1/16 m or behind the sensor, which only a wide Gaussian reaches from, all
 together, and so what is beyond 4096 m. Class close: each Gaussian's response stays what it is, and two change places in a ray's list
 only where their distances share a key; that moves a pixel by at most a_i a_j |c_i - c_j| for each such pair, a its opacities there.

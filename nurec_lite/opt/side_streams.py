@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""side_streams: images, sweeps and what belongs to neither are worked on side by side, on CUDA streams of their own.
+"""side_streams: images, sweeps and the rest of a step run concurrently, on CUDA streams of their own.
 
-Idea: what a camera sees of the gathered Gaussians and what a lidar sees of them need nothing of one another, forward to their losses and
-from there back to the gradients of what was gathered. One after another, small kernels and the ends of large ones leave multiprocessors
-idle. Here images and sweeps have a stream each, figures and what lists tell two more, and regularisers stay on the step's own. Images come
-first where several have work: their way is the longest, since the update of harmonics follows on it (fused_harmonics). A branch waits for
-an event of the step's stream before each of its works, and of other branches that made what it reads, as figures do; the step's waits for
-events of the branches before it updates, and where it takes means over several images or sweeps. The loss is never summed up, so that each
-goes back when its own losses are there: autograd runs each node on the stream of its forward pass and lets nodes on other streams wait. In
-a graph of cuda_graph such streams are branches that run side by side, and its kernels have their priorities.
-Source: streams within a capture, as CUDA's programming guide has them (cross-stream dependencies); torch's notes on stream semantics of
-backward passes.
+Idea: the camera's work on the gathered Gaussians and the lidar's are independent, forward to their losses and back to the gradients of
+the gathered Gaussians. One after another, small kernels and the ends of large ones leave multiprocessors idle. Here images and sweeps
+have a stream each, figures and list lengths two more, and regularisers stay on the step's own. Images have the highest priority, since
+the update of harmonics follows them (fused_harmonics). Before each work a branch waits for an event of the step's stream, and for
+events of branches that made its inputs. The step's stream waits for events of the branches before it updates, and before it takes means
+over several images or sweeps. The losses are never summed, so each is differentiated as soon as it is there: autograd runs each node on
+the stream of its forward pass. In a graph of cuda_graph these streams are concurrent branches, and kernels keep their priorities.
+Source: streams within a capture, in CUDA's programming guide (cross-stream dependencies); torch's notes on stream semantics of backward
+passes.
 Gain, code before and after, limits: docs/options/side_streams.md.
-Limits: on a GPU alone. Memory that a branch uses is not used again by the step's stream, or the other way round, before both are through
-with it: every tensor that crosses is recorded with the stream that reads it (Tensor.record_stream), which lasts until it is freed,
-so for what the backward pass keeps, too; in a recording that is its end. Autograd does so for gradients. Some gradients are left on a
-branch's stream, such as those that fused_harmonics takes aside; their memory goes back to that stream, which next waits for the step's
-as the next step forks. So a step takes more memory. Ranges of train.timing are those of each stream, which overlap. Outside of a step
-nothing is side by side. Class exact: the same kernels, and sums in the same order.
+Limits: on a GPU alone. Memory is not reused until both streams are done with it: every tensor that crosses is recorded with the stream
+that reads it (Tensor.record_stream) until it is freed, also for the backward pass; in a recording, until the recording ends. Autograd
+does so for gradients. Some gradients stay on a branch's stream, such as those that fused_harmonics takes; their memory returns to that
+stream. So a step takes more memory. Ranges of train.timing are those of each stream and overlap. Outside of a step nothing runs
+concurrently. Class exact: the same kernels, and sums in the same order.
 """
 
 from collections.abc import Callable, Iterator
@@ -79,7 +77,7 @@ class SideStreams:
         """Lets a branch wait for others that made what it is given."""
         for other, made in self._made.items():
             if other is not side and not read.isdisjoint(map(id, made)):
-                other.hand_over((), other.mark())  # `take` has told the allocator who reads it
+                other.hand_over((), other.mark())  # `take` has recorded the reading stream with the allocator
 
     def join(self) -> None:
         for side, made in self._made.items():  # others are no part of a recording, and must not be waited for

@@ -6,7 +6,7 @@ step runs; a thread takes what they made in, and the step only unpickles it.
 Source: PyTorch's DataLoader with workers, as in the PyTorch guide of the NuRec Nsight story; the processes are our own
 (nurec_lite/base/processes.py), since a run has to outlive them.
 Gain, code before and after, limits: docs/options/workers.md.
-One process is not enough behind all other options: a frame of 1920x1080 with 230 000 rays takes it 65 ms, a step 7 (H200). Limits: every
+One process is not enough with all other options: a frame of 1920x1080 with 230 000 rays takes it 65 ms, a step 7 (H200). Limits: every
 process holds its own decoder state and one batch per prefetch slot; where the step itself keeps all cores busy (a CPU run on two cores)
 there is little to gain. Class exact: batches depend on (seed, step) alone, so results are bitwise the same.
 """
