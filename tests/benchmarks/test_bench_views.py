@@ -57,7 +57,7 @@ def test_report_of_the_drivers_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     inner = bench_views.stages_with
 
     def driven(options: str, device: torch.device) -> Any:
-        return replace(inner(options, device), plan=plan, **native_stages(plan))
+        return inner(options, device).compiled(plan, native_stages)
 
     monkeypatch.setattr(bench_views, "stages_with", driven)
     found = report(tmp_path)

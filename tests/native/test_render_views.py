@@ -35,7 +35,7 @@ def call_of(sensor: str, device: torch.device, n: int = 20, views: int = 2) -> d
     own = BatchedRenderer()
     own._blended = blended  # type: ignore[method-assign]
     with pytest.raises(StopIteration):
-        own(SimpleNamespace(correct=lambda view, known: view), scene, made)
+        own(SimpleNamespace(render=SimpleNamespace(correct=lambda view, known: view)), scene, made)
     return {k: v.detach() if isinstance(v, Tensor) else v for k, v in kept.items()} | {"part": 0, "room": [-1, -1]}
 
 

@@ -223,10 +223,10 @@ def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
 
 def test_bundles_want_a_projection_of_their_own(device: torch.device) -> None:
     view = view_of("still camera", device)
-    with pytest.raises(ValueError, match="not for bundles"):
+    with pytest.raises(ValueError, match="not for warp tiles"):
         native.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
     sweep = view_of("lidar", device)
-    with pytest.raises(ValueError, match="not for a lidar's bundles"):
+    with pytest.raises(ValueError, match="not for a lidar's warp tiles"):
         native.tile(native.project(scene(sweep, device, 20), sweep), sweep, plan=PLAN)
 
 
