@@ -225,7 +225,7 @@ def test_what_hinders_is_said_once(
     assert "gradients of rays" in str(
         backward_epilogue.unsupported_reason([replace(views[0], T_world_sensor_start=start)])
     )
-    monkeypatch.setattr(backward_epilogue, "MOST_VIEWS", 1)
+    monkeypatch.setattr(backward_epilogue, "MAX_VIEWS", 1)
     stages, scene = stages_for(device), scene_for(views[0], 60, device)
     with caplog.at_level(logging.INFO, "nurec_lite"):
         compare(scene, views, stages)

@@ -316,7 +316,7 @@ def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.Monk
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
     gaussians = stages.render.gather(stages, scene, views).gaussians
     assert batched_views.unsupported_reason(views, gaussians) is None
-    monkeypatch.setattr(batched_views, "MOST_BANDS", 2)
+    monkeypatch.setattr(batched_views, "MAX_BANDS", 2)
     assert "bands of elevation, more than 2" in str(batched_views.unsupported_reason(views, gaussians))
 
 

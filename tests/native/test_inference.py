@@ -44,7 +44,7 @@ FIELDS = {CameraView: ("colour", "distance", "opacity"), LidarView: ("distance",
 @pytest.fixture(autouse=True)
 def all_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of the background is moved with the actors, as it is here; there it is rounded once more."""
-    monkeypatch.setattr(fused_interp, "SPARE", 1 << 40)
+    monkeypatch.setattr(fused_interp, "SPARE_SHARE", 1 << 40)
 
 
 @pytest.fixture(params=DEVICES)
