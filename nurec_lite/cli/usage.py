@@ -56,8 +56,8 @@ def keys_of(verb: str) -> list[str]:
 def _groups(verb: str) -> str:
     rows = []
     for group in _TAKES.get(verb, tuple(_OF_GROUPS)):
-        rows += [f"  {GROUPS[group]}{group}=NAME".ljust(14) + _OF_GROUPS[group]]
-        rows += textwrap.wrap(", ".join(choices(group)), 120, initial_indent=" " * 14, subsequent_indent=" " * 14)
+        rows += [f"  {GROUPS[group]}{group}=NAME".ljust(16) + _OF_GROUPS[group]]
+        rows += textwrap.wrap(", ".join(choices(group)), 120, initial_indent=" " * 16, subsequent_indent=" " * 16)
     return "\n".join(rows)
 
 

@@ -116,27 +116,29 @@ def curves_chart(
     return _chart(title, unit, x, y, drawn, _hover(x, y, x_unit, unit))
 
 
-def bar_chart(
+def frame_chart(
     title: str,
     unit: str,
     indices: Sequence[int],  # of frames
     values: Sequence[float],  # as many; NaN leaves a gap
     digits: int,
-    from_zero: bool,  # else the axis begins below the lowest value, as suits decibels
+    limits: tuple[float, float] | None = None,  # of the axis, on which each frame is a dot; None: bars from zero
 ) -> str:
-    """A bar a frame, in order, and their mean as a line. Empty if there is no value."""
+    """A bar or a dot for each frame, in order, and their mean as a line. Empty if there is no value."""
     known = [v for v in values if math.isfinite(v)]
     if not known:
         return ""
     mean, every = sum(known) / len(known), -(-len(values) // _BARS)
     shown = list(zip(indices, values, strict=True))[::every]
-    y = _y_axis(nice_ticks(0 if from_zero else min(known), max(known), 4))
+    low, high = limits or (0.0, max(known))
+    y = _y_axis(nice_ticks(low, high, 4))
     labelled = range(0, len(shown), -(-len(shown) // 6))
     x = _x_axis([k + 0.5 for k in labelled], "frame", 0, len(shown))
-    bars = "".join(_bar(x, y, k, v, f"frame {i}: {v:.{digits}f} {unit}") for k, (i, v) in enumerate(shown))
+    draw = _bar if limits is None else _dot
+    drawn = "".join(draw(x, y, k, v, f"frame {i}: {v:.{digits}f} {unit}") for k, (i, v) in enumerate(shown))
     line = f'<line class="mean" x1="{x.start}" x2="{x.end}" y1="{y.at(mean):.2f}" y2="{y.at(mean):.2f}"/>'
     texts = [str(shown[k][0]) for k in labelled]
-    return _chart(title, f"mean {mean:.{digits}f} {unit}", x, y, bars + line, "", texts)
+    return _chart(title, f"mean {mean:.{digits}f} {unit}", x, y, drawn + line, "", texts)
 
 
 def _bar(x: Axis, y: Axis, place: int, value: float, text: str) -> str:
@@ -145,6 +147,13 @@ def _bar(x: Axis, y: Axis, place: int, value: float, text: str) -> str:
     left, width, top = x.at(place + 0.1), x.at(0.8) - x.at(0), y.at(value)
     shape = f'x="{left:.2f}" y="{top:.2f}" width="{width:.2f}" height="{max(y.start - top, 0.5):.2f}"'
     return f'<rect class="bar" {shape}><title>{escaped(text)}</title></rect>'
+
+
+def _dot(x: Axis, y: Axis, place: int, value: float, text: str) -> str:
+    if not math.isfinite(value):
+        return ""
+    shape = f'cx="{x.at(place + 0.5):.2f}" cy="{y.at(value):.2f}" r="3.5"'
+    return f'<circle class="bar" {shape}><title>{escaped(text)}</title></circle>'
 
 
 def _x_axis(ticks: list[float], label: str, low: float, high: float) -> Axis:
@@ -156,9 +165,9 @@ def _y_axis(ticks: list[float]) -> Axis:
 
 
 def _mark(x: Axis, y: Axis, mark: Mark) -> str:
+    """The label ends above the point, where no curve comes from the left."""
     a, b = x.at(mark.x), y.at(mark.y)
-    below = 16 if b < 0.3 * HEIGHT else -10  # of the point, where there is room
-    text = f'<text class="label" x="{a - 8:.2f}" y="{b + below:.2f}" text-anchor="end">{escaped(mark.label)}</text>'
+    text = f'<text class="label" x="{a + 4:.2f}" y="{b - 10:.2f}" text-anchor="end">{escaped(mark.label)}</text>'
     return f'<circle class="mark" cx="{a:.2f}" cy="{b:.2f}" r="4.5"/>{text}'
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections of the page in their order, each as HTML; empty where there is nothing to show."""
 
+import math
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +11,7 @@ from nurec_lite.base.key_values import hydra_value
 from nurec_lite.config import to_dict
 from nurec_lite.evaluation.measure import FrameFigures
 from nurec_lite.evaluation.results import FIGURES, Figure, known_figures, measured
-from nurec_lite.report.charts import bar_chart
+from nurec_lite.report.charts import frame_chart
 from nurec_lite.report.content import Report
 from nurec_lite.report.parts import escaped, section, table
 from nurec_lite.report.settings import changes
@@ -61,13 +62,19 @@ def summary(report: Report) -> str:
         (
             f'{escaped(f.label)} <code class="key">{f.key}</code>',
             _value(f, report.metrics[f.key]),
-            escaped(f.meaning),
+            escaped(f.meaning + _met_nothing(f, report.metrics)),
         )
         for f in known_figures(report.metrics)
     ]
     notes = "".join(f'<p class="note">{escaped(sentence)}</p>' for sentence in report.metrics.get("notes", ()))
     body = table(("figure", "value", "meaning"), rows, "figures") + notes + _actors(report)
     return section("summary", "Summary", body)
+
+
+def _met_nothing(figure: Figure, metrics: dict[str, Any]) -> str:
+    """After the mean range error, which these rays make large beside the median: their share."""
+    met = metrics.get("lidar_opacity_half", math.nan)
+    return f" ({100 * (1 - met):.1f} % do)" if figure.key == "lidar_mean_abs_m" and measured(met) else ""
 
 
 def _value(figure: Figure, value: Any) -> str:
@@ -80,15 +87,7 @@ def _actors(report: Report) -> str:
     actors = sorted(report.metrics.get("psnr_per_actor", {}).items(), key=lambda item: -item[1])
     if not actors:
         return ""
-    best = actors[0][1]
-    rows = [
-        (
-            escaped(name),
-            f'<span class="gauge"><span style="width:{100 * max(value, 0) / best:.1f}%"></span></span>'
-            f'<span class="value">{value:.2f}</span> dB',
-        )
-        for name, value in actors
-    ]
+    rows = [(escaped(name), f'<span class="value">{value:.2f}</span> dB') for name, value in actors]
     title = '<h3>Moving actors <code class="key">psnr_per_actor</code></h3>'
     return title + table(("track", "PSNR inside its box"), rows, "actors")
 
@@ -97,20 +96,21 @@ def frames(report: Report) -> str:
     """A chart a sensor, and the figures of every frame."""
     if report.evaluation is None:
         return ""
-    charts = ""
+    psnrs = [f.psnr for f in report.evaluation.frames if f.psnr is not None and math.isfinite(f.psnr)]
+    charts, limits = "", (min(psnrs, default=0.0), max(psnrs, default=1.0))
     for sensor, group in groupby(sorted(report.evaluation.frames, key=lambda f: f.sensor), lambda f: f.sensor):
         members = list(group)
         seen = {f.index: f.psnr for f in members if f.psnr is not None}
         ranged = {f.index: f.lidar_median_abs_m for f in members if f.lidar_median_abs_m is not None}
         if seen:
-            charts += bar_chart(f"{sensor}, PSNR", "dB", list(seen), list(seen.values()), 2, from_zero=False)
+            charts += frame_chart(f"{sensor}, PSNR", "dB", list(seen), list(seen.values()), 2, limits)
         if ranged:
-            charts += bar_chart(f"{sensor}, median error", "m", list(ranged), list(ranged.values()), 3, from_zero=True)
+            charts += frame_chart(f"{sensor}, median error", "m", list(ranged), list(ranged.values()), 3)
     listed = table(
         ("sensor", "frame", "PSNR, dB", "SSIM", "median range error, m"), map(_row, report.evaluation.frames)
     )
     body = f'<div class="grid">{charts}</div><details><summary>Figures of every frame</summary>{listed}</details>'
-    return section("frames", "Frame by frame", body, "PSNR axes begin below the lowest value; the line is the mean.")
+    return section("frames", "Frame by frame", body, "All cameras have one axis of PSNR; the line is the mean.")
 
 
 def _row(f: FrameFigures) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from html_page import Page
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nurec_lite.report.charts import HEIGHT, WIDTH, Mark, bar_chart, line_chart, nice_ticks, tick_texts
+from nurec_lite.report.charts import HEIGHT, WIDTH, Mark, frame_chart, line_chart, nice_ticks, tick_texts
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.integers(2, 8))
@@ -44,13 +44,20 @@ def test_curves_and_marks_lie_within_the_axes() -> None:
 
 
 def test_bars_are_as_high_as_their_values() -> None:
-    parsed = Page(bar_chart("t", "m", [4, 9, 14], [0.1, math.nan, 0.2], 3, from_zero=True))
+    parsed = Page(frame_chart("t", "m", [4, 9, 14], [0.1, math.nan, 0.2], 3))
     first, second = (float(a["height"] or 0) for a in parsed.all("rect"))
     assert second == pytest.approx(2 * first, abs=0.02)
     assert "frame 14: 0.200 m" in parsed.texts and "mean 0.150 m" in parsed.texts
-    assert bar_chart("t", "m", [4], [math.nan], 3, from_zero=True) == ""
+    assert frame_chart("t", "m", [4], [math.nan], 3) == ""
 
 
 def test_many_frames_are_thinned_out() -> None:
-    parsed = Page(bar_chart("t", "dB", range(1000), [20.0 + k % 7 for k in range(1000)], 2, from_zero=False))
+    parsed = Page(frame_chart("t", "dB", range(1000), [20.0 + k % 7 for k in range(1000)], 2))
     assert 150 <= len(parsed.all("rect")) <= 300
+
+
+def test_dots_of_two_sensors_stand_on_one_axis() -> None:
+    """The lowest frame of one of them is not lost at the edge of an axis of its own."""
+    low, high = (Page(frame_chart("t", "dB", [1, 2], [v, v + 1], 2, (26.0, 31.0))).all("circle") for v in (26.0, 30.0))
+    heights = [float(a["cy"] or 0) for a in (*low, *high)]
+    assert heights == sorted(heights, reverse=True) and all(0 < y < HEIGHT for y in heights)
