@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fused_activate: what a step and a relocation do with all Gaussians alike, whatever they see of them: from logits to values,
-regularisers, noise, and opacities and scales of copies.
+"""fused_activate: work of a step and a relocation on all Gaussians alike: from logits to values, regularisers, noise, and opacities and
+scales of copies.
 
-Idea: torch makes a kernel of each operation, and each goes through a million rows: unit quaternions are three kernels, and fourteen on the
-way back; sigmoids and exp are one each way; noise is twenty, with cross products in memory of their own. Here activation is one kernel
-each way, which writes every value once; regularisers are two, whose sums have an order that never changes, and one for their gradients,
-which are one number for all scales; noise and the least thickness of disks are one. That one draws its random numbers, too: from a
-generator that counts, by the Gaussian's row and by Adam's own count of updates, so that none are written and read again, and a recorded
-step draws anew without anybody telling it. A relocation that does not ask how many copies there are adds up 51 terms for every Gaussian in
-torch, two kernels each; here one kernel adds up as many as each Gaussian has copies, which is one for most.
+Idea: torch makes a kernel of each operation, and each goes through a million rows: unit quaternions are three kernels, and fourteen on
+the way back; sigmoids and exp are one each way; noise is twenty, with cross products in memory of their own. Here activation is one
+kernel each way, and it writes every value once. Regularisers are two, with sums in a fixed order, and one for their gradients, which
+are one number for all scales. Noise and the least thickness of disks are one. It also draws its random numbers, from a counter-based
+generator, by the Gaussian's row and by Adam's own count of updates: none are written and read again, and a recorded step draws new ones
+by itself. A relocation that does not count the copies adds up 51 terms for every Gaussian in torch, two kernels each; here one kernel
+adds up as many terms as a Gaussian has copies, which is one for most.
 Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise, copies), formulas in kernels/math/activate.cuh and
 kernels/math/mcmc_split.cuh; Salmon et al. 2011 (random numbers), in kernels/math/random.cuh.
 Gain, code before and after, limits: docs/options/fused_activate.md.
-Limits: single precision. Without collect_once the collection goes on to activate by itself, in the plain way. The option compile
-leaves these stages as they are here. Draws of noise are other ones than torch's, whose generator stays where it is. Class exact: the same
-functions, up to rounding and but for these draws; sums are those of torch, in another order. Opacities of copies are found without what
-1 - (1 - o)^(1/n) loses to rounding where o is small.
+Limits: single precision. Without collect_once the collection still activates by itself, in the plain way. The option compile leaves
+these stages as they are here. Draws of noise differ from torch's; torch's generator does not advance. Class exact: the same functions,
+up to rounding and these draws; sums are those of torch, in another order. Opacities of copies do not lose what 1 - (1 - o)^(1/n) loses
+to rounding for small o.
 """
 
 import math

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""morton_order: relocation leaves Gaussians in the order of a space-filling curve, so that those near one another lie near one another.
+"""morton_order: relocation leaves Gaussians in the order of a space-filling curve, so that neighbours in space are neighbours in memory.
 
-Idea: a view sees what lies in its frustum, and a bundle of rays what lies along it, but dead Gaussians that relocation has moved to live
-ones stay where they lay in memory; after a while neighbours in memory have nothing to do with one another in the street. What a view does
-not see is then skipped one row at a time, in cache lines whose other rows are read. Here every relocation sorts the Gaussians of each node
-by the Morton code of their means, the bits of cells of 0.25 m along x, y and z in turns. It writes all rows anyway.
+Idea: a view sees the Gaussians in its frustum, and a warp tile those along its rays, but dead Gaussians that relocation has moved to
+live ones keep their place in memory; after a while neighbours in memory are far apart in the street. Unseen Gaussians are then skipped
+one row at a time, in cache lines that are read for their other rows. Here every relocation sorts the Gaussians of each node by the
+Morton code of their means, the bits of cells of 0.25 m along x, y and z in turns. It writes all rows anyway.
 Source: Morton, A Computer Oriented Geodetic Data Base, 1966; sorting of points for locality is common in renderers of point clouds.
 Gain, code before and after, limits: docs/options/morton_order.md.
-Limits: none of the step's numbers change, but relocation and noise draw for Gaussians by their row, so that other ones are drawn. Until the
-first relocation the order is that of the start. Class exact: the same numbers, but for these draws.
+Limits: the step's numbers do not change, but relocation and noise draw by row, so other Gaussians are drawn. Until the first relocation
+the order is that of the start. Class exact: the same numbers, except for these draws.
 """
 
 import torch

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resident: the capture is decoded once and stays in the memory of the device, so that a step's feed only looks up what it needs.
+"""resident: the capture is decoded once and stays in the memory of the device, so that a step's feed only looks up its shots.
 
-Idea: images are kept as uint8 with their views, sweeps with all rays and theirs, and in the bundles of warp_cull where steps take all
-of them. They are decoded and copied by threads at the start, in the order in which steps will ask for them, so training begins with the
-first and waits for none that is there. Where a step takes
-all rays of a sweep nothing is copied any more; where it draws some, sweeps lie there sector by sector, so that what is drawn is some
-stretches of them, which one launch puts together.
+Idea: images are kept as uint8 with their views, sweeps with all their rays, and in the warp tiles of warp_cull if steps take all of
+them. Threads decode and copy them at the start, in the order in which steps will need them, so training begins with the first one. If a
+step takes all rays of a sweep, nothing is copied any more; if it draws some, sweeps are stored sector by sector, so that the drawn rays
+are a few stretches, and one launch joins these.
 Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfstudio (`cache_images gpu`).
 Gain, code before and after, limits: docs/options/resident.md.
-With jpeg=gpu whole baseline JPEG files of three components are decoded on the device, by nvImageCodec or else torchvision, whichever can be
-imported; what the threads bring meanwhile goes there in one call. All other images, PNG for one, are decoded by the host as ever.
-Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 50 bytes a ray, for which it may take a share of what is free at the
-first step. If the sensors' own figures say that it does not fit, it says so and stands aside: workers, pinned and prefetch then feed as
-they do without it; otherwise they have nothing to do, and no loader process is started. Name it after pinned and prefetch; before
-it, prefetch would go on fetching what is there. A frame that cannot be decoded ends the run at the step that needs it. Class exact:
-shots are bitwise the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so levels of images differ
-a little (tests: less than one in the mean), and a run is not that of the host's decoder; the library takes memory of its own, which the
-share does not count.
+With jpeg=gpu whole baseline JPEG files of three components are decoded on the device, by nvImageCodec or else torchvision, whichever
+can be imported; files that the threads have read by then go there in one call. The host decodes all other images, such as PNG.
+Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 50 bytes a ray; it may take a share of the free memory at the
+first step. If the sensors' own figures say that the capture does not fit, a message says so and the option is off: workers, pinned and
+prefetch then feed as without it. Otherwise they have nothing to do, and no loader process is started. Name it after pinned and
+prefetch; before it, prefetch would fetch frames that are there already. A frame that cannot be decoded ends the run at the step that
+needs it. Class exact: shots are bitwise the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so
+levels of images differ a little (tests: less than one in the mean), and a run differs from that of the host's decoder; the library's
+own memory is not counted in the share.
 """
 
 import logging

@@ -225,7 +225,7 @@ def _encoded(capture: Capture, frame: ImageFrame, image_format: str, quality: in
 
 
 def _checked(sweep: Sweep, beams: int, clock: Clock, name: str) -> Sweep:
-    """What NCore's library would only assert."""
+    """The sweep after checks that NCore's library would only assert."""
     values = [getattr(sweep, f) for f in Sweep.__dataclass_fields__]
     if not all(len(v) == len(sweep) and bool(v.isfinite().all()) for v in values):
         raise CaptureError(
