@@ -57,6 +57,7 @@ def test_a_run_is_loaded_from_its_folder_or_its_checkpoint(trained: Path) -> Non
     assert list(by_folder.cameras) == ["camera_0", "camera_1"] and repr(by_folder).startswith("<TrainedScene ")
 
 
+@pytest.mark.slow
 def test_a_capture_in_memory_trains_as_the_pack_that_it_came_from(pack: Path, trained: Path, tmp_path: Path) -> None:
     capture = replace(nurec_lite.read("pack", pack))  # another object, which nobody knows the file of
     scene = nurec_lite.train(capture, out=tmp_path / "memory", steps=2, seed=3, **KEYS)
@@ -67,6 +68,7 @@ def test_a_capture_in_memory_trains_as_the_pack_that_it_came_from(pack: Path, tr
     assert nurec_lite.load(tmp_path / "memory", capture=capture, device="cpu").span == scene.span
 
 
+@pytest.mark.slow
 def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path) -> None:
     capture = nurec_lite.read("pack", pack, frames=[0, 8], cameras=["camera_1"])
     assert [camera.name for camera in capture.cameras] == ["camera_1"] and len(capture.images) == 8

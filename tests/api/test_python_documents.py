@@ -41,6 +41,7 @@ def test_the_notebook_is_stored_without_results() -> None:
     assert not [c["id"] for c in cells if c.get("outputs") or c.get("execution_count")]
 
 
+@pytest.mark.slow
 def test_the_page_runs(notebook: dict[str, Any]) -> None:
     names: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "python.md").read_text(), re.MULTILINE | re.DOTALL)

@@ -188,7 +188,7 @@ ODD = st.one_of(
     ODD,
     st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_whatever_a_key_holds_ends_in_a_sensor_or_a_sentence(kind: Any, key: str, value: Any, mounted: bool) -> None:
     values = kind | ({"mounting": {"yaw_deg": value, key: value}} if mounted else {key: value})
     try:
