@@ -10,6 +10,7 @@ from typing import Any
 
 LARGEST_JSON = 1 << 26  # bytes; 60 000 frames of a pack
 MOST_PARTS = 2_000_000  # lists and objects of a JSON text: 70 bytes of memory each at least
+MOST_DIGITS = 300  # of a whole number; the largest float has 309
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of what a terminal obeys or does not show
 _LAYOUT = "\n\r\t"
 
@@ -36,11 +37,12 @@ def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """ValueError for what is not JSON, has a key twice, holds NaN or infinity, is nested too deeply, or has too many parts."""
+    """ValueError for what is not JSON, has a key twice, holds NaN, infinity or a number that no float holds, is nested too deeply, or has
+    too many parts."""
     if len(data) > LARGEST_JSON or data.count(b"[") + data.count(b"{") > MOST_PARTS:
         raise ValueError("it is too large")
     try:
-        return json.loads(data, object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(data, object_pairs_hook=_once, parse_constant=_refuse, parse_int=checked_int)
     except RecursionError as error:
         raise ValueError(str(error)) from error
 
@@ -52,6 +54,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {repr(twice)[:40]} is there twice")
     return found
+
+
+def checked_int(text: str) -> int:
+    """A whole number. ValueError for one with more digits than any float has."""
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
 
 
 def _refuse(name: str) -> None:

@@ -14,8 +14,8 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.names import name_flaw
 from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text, in_words
 from nurec_lite.capture.files import short
-from nurec_lite.capture.rosbag.texts import read_yaml
 from nurec_lite.capture.types import Capture
+from nurec_lite.capture.yaml_files import read_yaml
 from nurec_lite.geometry.camera import SHUTTERS, Camera, distort, undistort
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.output.mounting import RIG, mounting

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
+from nurec_lite.base.texts import checked_int
 from nurec_lite.capture.files import short
 from nurec_lite.capture.types import CaptureError
 
@@ -64,7 +65,7 @@ def _texts(path: Path) -> Iterator[bytes]:
 
 def _row(path: Path, text: bytes) -> Row:
     try:
-        row: Row = json.loads(text)
+        row: Row = json.loads(text, parse_int=checked_int)
     except ValueError as error:
         raise CaptureError(f"{path} has a row that is no JSON ({short(error)}); {REMEDY}") from error
     return row

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 from nurec_lite.base.texts import parse_json
-from nurec_lite.capture.files import read_bytes, read_text, short
+from nurec_lite.capture.files import read_bytes, short
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.yaml_files import read_yaml
 from nurec_lite.geometry.se3 import invert, pose_matrix
 
 CALIBRATION = "static_extrinsic_calibration.yaml"
@@ -128,10 +128,7 @@ def _calibration(folder: Path) -> dict[str, Any]:
         raise CaptureError(
             f"{folder.parent / CALIBRATION} does not exist; copy it there from the folder docs of PandaSet's development kit"
         )
-    try:
-        known = yaml.safe_load(read_text(path, RESTORE))
-    except (yaml.YAMLError, RecursionError) as error:
-        raise CaptureError(f"{path} is no YAML ({short(error)}); {RESTORE}") from error
+    known = read_yaml(path, RESTORE)
     if not isinstance(known, dict):
         raise CaptureError(f"{path} must have an entry for each sensor; {RESTORE}")
     return known

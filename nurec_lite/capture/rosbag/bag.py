@@ -11,8 +11,8 @@ from typing import Any
 from nurec_lite.capture.rosbag.containers import Container, Message, Topic, open_container
 from nurec_lite.capture.rosbag.library import check_installed, damaged, decode, other_definition
 from nurec_lite.capture.rosbag.storage import ALWAYS, COPY, Location, Window
-from nurec_lite.capture.rosbag.texts import read_yaml
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.yaml_files import read_yaml
 
 SUFFIXES = (".bag", ".mcap", ".db3")
 METADATA = "metadata.yaml"

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from nurec_lite.capture.files import short
 from nurec_lite.capture.rosbag.storage import ALWAYS
-from nurec_lite.capture.rosbag.texts import read_yaml
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.yaml_files import read_yaml
 from nurec_lite.geometry.camera import SHUTTERS
 
 REMEDY = "python -m nurec_lite.inspect data=rosbag data.root=BAG writes one that fits"

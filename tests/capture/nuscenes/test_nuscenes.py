@@ -126,6 +126,12 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a table that is missing": (lambda root: (root / "v1.0-mini/ego_pose.json").unlink(), "cannot be read (No such file"),
     "a file elsewhere": (table("sample_data", lambda rows: rows[0].update(filename="../../x")), "names the file '../../x'"),
     "no rotation": (table("ego_pose", lambda rows: rows[0].update(rotation=[0, 0, 0, 0])), "is no quaternion"),
+    "a time of 400 digits": (
+        lambda root: (root / "v1.0-mini/ego_pose.json").write_text(
+            (root / "v1.0-mini/ego_pose.json").read_text().replace('"timestamp": 1', f'"timestamp": 1{400 * "0"}', 1)
+        ),
+        "has a row that is no JSON (a number of",
+    ),
     "a pose of words": (table("ego_pose", lambda rows: rows[0].update(translation="here")), "'translation' of row"),
     "a lens of zeros": (
         table("calibrated_sensor", lambda rows: rows[1].update(camera_intrinsic=[[0, 0, 0]] * 3)), "is no camera of 48x32",

@@ -1,15 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML files of a recording, of a bounded size and without references that make them grow."""
+"""YAML files of a recording: of a bounded size, without references that make them grow, with numbers that are floats, too."""
 
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from nurec_lite.base.texts import checked_int
 from nurec_lite.capture.files import read_text, short
 from nurec_lite.capture.types import CaptureError
 
 MOST_BYTES = 1 << 20
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses whole numbers that no float holds."""
+
+
+def _whole(loader: _Loader, node: Any) -> int:
+    return checked_int(str(loader.construct_yaml_int(node)))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
 def read_yaml(path: Path, remedy: str) -> Any:
@@ -17,7 +29,7 @@ def read_yaml(path: Path, remedy: str) -> Any:
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
             raise CaptureError(f"{path} uses an alias (*name); write the value out")
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, CaptureError):
             raise
