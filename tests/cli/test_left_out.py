@@ -40,7 +40,7 @@ REPORT = {
     "report.charts.line_chart": "The section training of the report failed",
     "report.views._image": "The section images of the report failed",
     "report.views._sweep": "The section sweeps of the report failed",
-    "report.sections.bar_chart": "The section frames of the report failed",
+    "report.sections.frame_chart": "The section frames of the report failed",
     "report.sections.changes": "The section configuration of the report failed",
     "report.sections._tile": "The head of the report failed",
     "report.sections._actors": "The section summary of the report failed",

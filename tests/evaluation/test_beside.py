@@ -9,12 +9,14 @@ import pytest
 import torch
 from tiny_capture import TINY, tiny_capture
 
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.trajectory import shifted
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import ModelConfig
+from nurec_lite.evaluation import measure, perceptual
 from nurec_lite.evaluation.beside import DISTANCES, Measured, aimed, rays_beside, unhidden
 from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside, spread
-from nurec_lite.evaluation.measure import as_seen, held_out
+from nurec_lite.evaluation.measure import Frames, as_seen, held_out
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
@@ -90,3 +92,18 @@ def test_every_beginning_spreads_over_all() -> None:
     gaps = [b - a for a, b in zip([0, *sorted(order)], [*sorted(order), 100], strict=True)]
     assert max(gaps) < 30 and spread((), 8) == [] and sorted(spread((3, 5), 8)) == [3, 5]
     assert math.isclose(sum(order) / 8, 50, abs_tol=10)
+
+
+def test_figures_that_fail_cost_no_others(capture: Capture, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(measure, "measure_beside", fails)
+    monkeypatch.setattr(perceptual, "mean_flip", fails)
+    left_out, chosen = LeftOut(), Frames(held_out(capture).images[:1], ())
+    found = measure.evaluate(reference_stages(), scene, capture, chosen, left_out=left_out, seconds=60)
+    assert found.metrics["psnr"] > 5 and "flip" not in found.metrics and found.beside is None
+    assert left_out.sentences == [
+        "FLIP or LPIPS of an image failed: RuntimeError: out of luck.",
+        "Measuring from beside the path failed: RuntimeError: out of luck.",
+    ]
