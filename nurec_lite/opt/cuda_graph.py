@@ -112,7 +112,7 @@ class CudaGraph:
     def _stand_aside(self, why: str) -> None:
         """From now on steps run as without the option."""
         self._off = True
-        log.warning("cuda_graph stands aside%s", why)
+        log.warning("cuda_graph is off%s", why)
 
     def close(self) -> None:
         """Gives the recordings' memory back, and says what they were good for."""

@@ -221,7 +221,7 @@ class Resident:
         said = f"the training frames take about {size / 1e9:.2f} GB, of {free / 1e9:.2f} GB free on {state.device}"
         if size > self.share * free:
             log.warning(
-                "resident stands aside: %s, but it may take a share of %g; raise opt.resident.share, or reduce images "
+                "resident is off: %s, but it may take a share of %g; raise opt.resident.share, or reduce images "
                 "by data.downscale", said, self.share,
             )  # fmt: skip
             return plan

@@ -146,10 +146,7 @@ def test_what_cannot_be_recorded_is_listed_and_steps_go_on(
     with caplog.at_level("WARNING"):
         steps(waiting, state, 6)
     assert own(stages).launched == 0
-    assert (
-        "cuda_graph stands aside, since a step cannot be recorded: the host reads a number and waits for it"
-        in caplog.text
-    )
+    assert "cuda_graph is off, since a step cannot be recorded: the host reads a number and waits for it" in caplog.text
     assert "_local_scalar_dense" in caplog.text
 
 
@@ -159,10 +156,10 @@ def test_what_a_first_step_makes_once_is_no_reason_against_recording(caplog: pyt
         assert not graph._judged("an image", ["a copy from the host"])
         assert not graph._judged("an image and a sweep", ["a copy from the host"])
         assert graph._judged("an image", [])
-    assert "stands aside" not in caplog.text
+    assert "cuda_graph is off" not in caplog.text
     with caplog.at_level("WARNING"):
         assert not graph._judged("an image and a sweep", ["the host waits"])
-    assert "cuda_graph stands aside, since a step cannot be recorded: the host waits" in caplog.text
+    assert "cuda_graph is off, since a step cannot be recorded: the host waits" in caplog.text
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -311,9 +311,9 @@ def test_it_stands_aside_and_says_so_when_the_capture_does_not_fit(
     caplog.set_level(logging.WARNING)
     assert_same(fed(stages, plan, 0), plan.load(0))
     assert isinstance(stages.feed.fetch, Resident) and stages.feed.fetch.store is None
-    assert "resident stands aside" in caplog.text and "raise opt.resident.share" in caplog.text
+    assert "resident is off" in caplog.text and "raise opt.resident.share" in caplog.text
     fed(stages, plan, 1)
-    assert caplog.text.count("resident stands aside") == 1
+    assert caplog.text.count("resident is off") == 1
     monkeypatch.setattr(resident, "free_memory", lambda device: 2 * size_of(plan))
     other = replace(plan)
     assert_same(fed(stages, other, 0), plan.load(0))
