@@ -98,7 +98,7 @@ def _open(root: Path, drive: str | None, rate: float | None, unit: float) -> Mod
             "feature_extractor --ImageReader.single_camera_per_folder 1"
         )
     below = _images_folder(root, folder)
-    there = [shot for shot in shots if (below / shot.name).is_file()]
+    there = [shot for shot in shots if os.path.isfile(below / shot.name)]
     if not there:
         raise CaptureError(f"{below} holds none of the {len(shots)} images of {images}; put them there")
     q, t = (torch.tensor([getattr(s, k) for s in there], dtype=torch.float64) for k in ("quaternion", "translation"))

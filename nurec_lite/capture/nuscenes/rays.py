@@ -74,7 +74,8 @@ def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points
     data = read_bytes(file.path, REMEDY)
     if len(data) % (4 * RECORD):
         raise CaptureError(f"{file.path} has {len(data)} bytes, no multiple of a point's {4 * RECORD}; {REMEDY}")
-    values = torch.from_numpy(np.frombuffer(data, "<f4").reshape(-1, RECORD).astype(np.float64))
+    with np.errstate(invalid="ignore"):  # NaN is refused below
+        values = torch.from_numpy(np.frombuffer(data, "<f4").reshape(-1, RECORD).astype(np.float64))
     rings = values[:, 4]
     if not bool(values.isfinite().all()) or not bool(((rings >= 0) & (rings < BEAMS) & (rings == rings.floor())).all()):
         raise CaptureError(

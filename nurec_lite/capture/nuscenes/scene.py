@@ -51,7 +51,7 @@ def open_scene(
     name: str | None,  # or its place among the scenes; None: the only one
 ) -> Scene:
     tables, found = _find(root, name)
-    samples = by_token(rows(tables, "sample", "scene_token", {str(found["token"])}))
+    samples = by_token(rows(tables, "sample", "scene_token", {field(found, "token", str, "scene")}))
     if not samples:
         raise CaptureError(f"{tables / 'sample.json'} has no row of {found['name']}; {REMEDY}")
     channels = {token: str(row.get("channel")) for token, row in by_token(rows(tables, "sensor")).items()}
@@ -69,7 +69,7 @@ def open_scene(
         if sensor is None or channel not in (LIDAR, *CAMERAS):
             continue
         file = _file(root, row, start)
-        if not file.path.is_file():
+        if not os.path.isfile(file.path):  # also where the name is too long
             absent += 1
             continue
         files.setdefault(channel, []).append(file)

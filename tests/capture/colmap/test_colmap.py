@@ -260,6 +260,11 @@ def test_images_that_are_not_there_are_a_finding(root: Path) -> None:
     assert len(found.images) == 2 * FRAMES - 1 and found.doubts[0].sentence.startswith("1 images of the reconstruction")
 
 
+def test_a_name_that_no_file_system_takes_is_an_image_that_is_not_there(root: Path) -> None:
+    put("images.bin", (root / "sparse/0/images.bin").read_bytes().replace(b"front/0003", b"front/" + 300 * b"3"))(root)
+    assert len(read_colmap(root, rate=RATE).images) == 2 * FRAMES - 1
+
+
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_project(tmp_path_factory.mktemp("texts") / "street", text=True)

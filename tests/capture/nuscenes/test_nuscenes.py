@@ -101,6 +101,11 @@ def test_key_frames_alone_are_a_finding(root: Path) -> None:
     assert capture.doubts[0].sentence == f"8 files of {NAME} are not there, so that sensors have fewer frames."
 
 
+def test_a_name_that_no_file_system_takes_is_a_file_that_is_not_there(root: Path) -> None:
+    table("sample_data", lambda rows: rows[0].update(filename="samples/" + 300 * "m"))(root)
+    assert "1 files of" in read_nuscenes(root, drive=NAME).doubts[0].sentence
+
+
 def test_a_test_set_has_no_tracks(tmp_path: Path) -> None:
     assert read_nuscenes(write_scene(tmp_path, annotated=False), drive=NAME).tracks.ids == ()
 
@@ -131,6 +136,10 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
             (root / "v1.0-mini/ego_pose.json").read_text().replace('"timestamp": 1', f'"timestamp": 1{400 * "0"}', 1)
         ),
         "has a row that is no JSON (a number of",
+    ),
+    "a scene without a token": (table("scene", lambda rows: rows[0].pop("token")), "'token' of row"),
+    "points of signalling NaN": (
+        lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(b"\x01\x00\xa0\x7f" * 50), "holds points that are not finite",
     ),
     "a pose of words": (table("ego_pose", lambda rows: rows[0].update(translation="here")), "'translation' of row"),
     "a lens of zeros": (
