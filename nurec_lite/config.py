@@ -228,10 +228,9 @@ class RenderConfig(Config):
     shift: list[float] = field(default_factory=lambda: [0.0] * 3)  # metres FORWARD,LEFT,UP in the vehicle's axes
     remove: list[str] = field(default_factory=list)  # ids of tracks to remove; actors: all of them
     move: list[str] = field(default_factory=list)  # ID:FORWARD:LEFT:UP:TURN in an actor's axes, metres; degrees left
+    edits: str | None = None  # YAML file: actors removed, moved, on other paths, copied (docs/editing.md)
     compare: bool = False  # the captured image, if there is one, above its render
-    formats: list[str] = field(
-        default_factory=lambda: ["png"]
-    )  # png, gif, apng, mp4; of cameras exr; of lidars npz, ply
+    formats: list[str] = field(default_factory=lambda: ["png"])  # png, gif, apng, mp4; cameras: exr; lidars: npz, ply
     outputs: list[str] | None = None  # of cameras: colour, depth, normals, opacity, classes; null: colour, not in npz
 
 
@@ -243,6 +242,7 @@ class ExportConfig(Config):
     checkpoint: str = ""  # checkpoint of train: runs/NAME/checkpoint.pt
     node: str = "all"  # all, background, or the id of a track
     time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
+    edits: str | None = None  # YAML file of edits, as for render (docs/editing.md)
 
 
 @dataclass

@@ -6,6 +6,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import math
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
@@ -15,8 +16,10 @@ from nurec_lite.base.names import name_flaw
 from nurec_lite.cli.command import command, load_run
 from nurec_lite.config import ExportConfig
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.output.edit_file import read_edits
 from nurec_lite.output.flatten import PlainGaussians, in_own_frame, in_world, nodes_at, without_broken
 from nurec_lite.output.ply import is_export, ply_bytes
+from nurec_lite.scene.edit import Edits, edited, removed_tracks
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import scene_from_dict
@@ -29,6 +32,7 @@ Writes the Gaussians of a checkpoint as a PLY file that viewers and editors of 3
   python -m nurec_lite.export checkpoint=runs/mine/checkpoint.pt node=background      without the actors
   python -m nurec_lite.export checkpoint=runs/mine/checkpoint.pt node=003             one actor, about the centre of its box
   python -m nurec_lite.export checkpoint=runs/mine/checkpoint.pt node=003 time=1.5    one actor, where it stands at 1.5 s
+  python -m nurec_lite.export checkpoint=runs/mine/checkpoint.pt edits=edits.yaml     actors edited by a file (docs/editing.md)
 
 Metres, z up; an actor in its own frame looks along x. Colours that depend on the direction turn with the actors. The file holds one
 moment: motion stays behind, and so does what PLY has no place for: the sky, the exposure of each camera (colours are those of the
@@ -39,7 +43,10 @@ SHOWN_IDS = 8  # of the tracks, where a message lists them
 
 def run(config: ExportConfig, scene: Scene) -> str:
     """Writes the file; returns what the user reads."""
-    gaussians, what = _chosen(config, scene)
+    edits = Edits() if config.edits is None else read_edits(Path(config.edits).expanduser(), scene)
+    removed = {k + 1 for k in removed_tracks(scene.tracks, edits.removed)}
+    scene = edited(scene, edits)
+    gaussians, what = _chosen(config, scene, removed)
     path = _path(config)
     check_file(path, is_export)
     kept = without_broken(gaussians)
@@ -69,10 +76,15 @@ def _path(config: ExportConfig) -> Path:
     if name_flaw(name):
         name = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:100]
     moment = "" if config.time is None else f"-t{config.time:08.3f}"
-    return Path(config.checkpoint).parent / f"{name or 'node'}{moment}.ply"
+    edits = "" if config.edits is None else "-" + re.sub(r"[^\w.-]", "_", Path(config.edits).stem, flags=re.ASCII)[:100]
+    return Path(config.checkpoint).parent / f"{name or 'node'}{moment}{edits}.ply"
 
 
-def _chosen(config: ExportConfig, scene: Scene) -> tuple[PlainGaussians, str]:
+def _chosen(
+    config: ExportConfig,
+    scene: Scene,
+    removed: Collection[int],  # nodes
+) -> tuple[PlainGaussians, str]:
     """The Gaussians, and in words what they are."""
     if config.time is not None and not math.isfinite(config.time):
         raise ConfigError(f"time={config.time}, but must be a number of seconds")
@@ -80,10 +92,12 @@ def _chosen(config: ExportConfig, scene: Scene) -> tuple[PlainGaussians, str]:
         return in_own_frame(scene, BACKGROUND), "the background"
     if config.node == "all":
         time = _mid_drive(scene.tracks) if config.time is None else config.time
-        nodes = nodes_at(scene, time)
-        what = f"the background and {len(nodes) - 1} of {len(scene.tracks)} actors at {time:.3f} s"
+        nodes = [node for node in nodes_at(scene, time) if node not in removed]
+        what = f"the background and {len(nodes) - 1} of {len(scene.tracks) - len(removed)} actors at {time:.3f} s"
         return in_world(scene, nodes, time), what
     node = _actor(scene.tracks, config.node)
+    if node in removed:
+        raise ConfigError(f"node={config.node} is removed by {config.edits}; choose another node, or keep the actor")
     if config.time is None:
         return in_own_frame(scene, node), f"actor {config.node} in its own frame"
     _check_exists(scene, node, config.time)

@@ -27,6 +27,7 @@ from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.config import RenderConfig, to_dict
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
 from nurec_lite.output.birds_eye import Above, birds_eye
+from nurec_lite.output.edit_file import check_edits, read_edits
 from nurec_lite.output.films import KINDS, animation
 from nurec_lite.output.map_files import CAMERA_ARRAYS, save_class_names, save_map_png, save_maps_exr, save_maps_npz
 from nurec_lite.output.maps import CameraMaps, class_names, maps_of
@@ -36,7 +37,7 @@ from nurec_lite.output.sensor_file import read_sensor
 from nurec_lite.output.sensors import NovelSensor, with_sensor
 from nurec_lite.output.sweeps import rendered_sweeps
 from nurec_lite.peer.rasterize import IMAGES_ALONE
-from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
+from nurec_lite.scene.edit import Edits, edited, parse_move, removed_tracks
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
@@ -49,6 +50,7 @@ Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
   python -m nurec_lite.render checkpoint=FILE times=1.23 remove=000,007               one moment, without two actors
   python -m nurec_lite.render checkpoint=FILE times=1,2 fps=30 move=000:-3:2:0:20 formats=gif
                                                                                       an actor 3 m back, 2 m left, turned by 20 degrees
+  python -m nurec_lite.render checkpoint=FILE edits=edits.yaml                        actors edited by a file (docs/editing.md)
   python -m nurec_lite.render checkpoint=FILE sensors=lidar formats=npz,ply           every sweep as points
   python -m nurec_lite.render checkpoint=FILE sensors=image_02,velodyne times=4,6     two seconds of a KITTI drive
   python -m nurec_lite.render checkpoint=FILE sensor=beams32.yaml formats=png,npz     a lidar that the drive did not have
@@ -85,6 +87,7 @@ class _Job:
     config: RenderConfig
     stages: Stages
     scene: Scene  # edited
+    edits: Edits
     capture: Capture
     out: Path
     advance: Callable[[], object]  # after each frame
@@ -92,16 +95,18 @@ class _Job:
 
     @property
     def edited(self) -> bool:
-        return bool(self.config.remove or self.config.move)
+        return self.edits != Edits()
 
     @property
     def altered(self) -> str:
         """The differences between the render and the captured frame, for titles."""
-        config, parts = self.config, []
-        if any(config.shift):
-            parts.append(f"shifted by {', '.join(f'{metres:g}' for metres in config.shift)} m")
-        parts += [f"without {', '.join(config.remove)}"] if config.remove else []
-        parts += [f"moved {', '.join(parse_move(text)[0] for text in config.move)}"] if config.move else []
+        shift, edits, parts = self.config.shift, self.edits, []
+        if any(shift):
+            parts.append(f"shifted by {', '.join(f'{metres:g}' for metres in shift)} m")
+        parts += [f"without {', '.join(edits.removed)}"] if edits.removed else []
+        elsewhere = [name for name, _ in (*edits.moves, *edits.trajectories)]
+        parts += [f"moved {', '.join(elsewhere)}"] if elsewhere else []
+        parts += [f"with {', '.join(copy.name for copy in edits.copies)}"] if edits.copies else []
         return f"rendered ({'; '.join(parts)})" if parts else "rendered"
 
 
@@ -112,18 +117,31 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     own = [read_sensor(Path(file).expanduser(), run.capture) for file in config.sensor]
     capture = _with_all(run.capture, own)
     plan = _possible(make_plan(config, run.capture, own), run)
-    scene = with_moved_actors(without_actors(run.scene, config.remove), map(parse_move, config.move))
+    edits = _edits(config, run.scene)
+    scene = edited(run.scene, edits)
     out = result_folder(config, config.checkpoint, "render", run.counters, told_apart(run.arguments, _SAME))
     if config.compare and config.times is not None:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
     with Meter(len(plan), "frames", "rendering") as meter:
-        job = _Job(config, run.stages, scene, capture, out, meter.advance, left_out)
+        job = _Job(config, run.stages, scene, edits, capture, out, meter.advance, left_out)
         for name, images in plan.images.items():
             _render_camera(job, name, images)
         for name, sweeps in plan.sweeps.items():
             _render_lidar(job, name, sweeps)
     return plan, out
+
+
+def _edits(config: RenderConfig, scene: Scene) -> Edits:
+    """Edits of the file and of the command line; ConfigError if both edit one track."""
+    moves = tuple(map(parse_move, config.move))
+    if config.edits is None:
+        return Edits(tuple(config.remove), moves)
+    file = read_edits(Path(config.edits).expanduser(), scene)
+    edits = replace(file, removed=(*file.removed, *config.remove), moves=(*file.moves, *moves))
+    if config.remove or moves:
+        check_edits(f"the command line with {config.edits}", scene.tracks, edits)
+    return edits
 
 
 def _with_all(capture: Capture, own: list[NovelSensor]) -> Capture:
@@ -239,10 +257,16 @@ def _from_above(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep) -> n
     sweep, time = shot.captured.load(), shot.frame.time_mid
     measured = world_points(shot.captured, sweep, job.capture.lidar(shot.captured.sensor))[sweep.returned]
     middle = poses_at(shot.frame, torch.tensor(0.5))
-    tracks, hidden = job.scene.learned_tracks().to("cpu"), removed_tracks(job.scene.tracks, job.config.remove)
+    tracks, hidden = job.scene.learned_tracks().to("cpu"), _hidden(job)
     above = Above(rendered.points_world(), measured, middle, tracks, frozenset(hidden), time)
     legend = "measured" if shot.own else f"measured at {shot.captured.time_mid:.3f} s"
     return birds_eye(above, f"{shot.frame.sensor} at {time:.3f} s from above: {job.altered} over measured", legend)
+
+
+def _hidden(job: _Job) -> list[int]:
+    """Numbers of removed tracks. Copies are the last tracks, and stay."""
+    own = range(len(job.scene.tracks) - len(job.edits.copies))
+    return removed_tracks(job.scene.tracks.select(own), job.edits.removed)
 
 
 def _save_points(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep) -> None:

@@ -23,13 +23,14 @@ from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.output.edit_file import read_edits
 from nurec_lite.output.maps import OUTPUTS, class_names, maps_of
 from nurec_lite.output.plan import EDGE_S
 from nurec_lite.output.sensor_file import read_sensor
 from nurec_lite.output.sensors import NovelSensor
 from nurec_lite.output.sweeps import rendered_sweeps
 from nurec_lite.peer.rasterize import IMAGES_ALONE
-from nurec_lite.scene.edit import Move, track_number, with_moved_actors, without_actors
+from nurec_lite.scene.edit import Move, edited, removed_tracks, track_number, with_moved_actors, without_actors
 from nurec_lite.training.folder import METRICS
 
 
@@ -203,11 +204,19 @@ class TrainedScene:
         scene = with_moved_actors(self._run.scene, [(id, move)])
         return self._with(replace(self._run, scene=scene), ())
 
+    def edited(self, file: str | PathLike[str]) -> "TrainedScene":
+        """The scene after the edits of a YAML file (docs/editing.md): actors removed, moved, on other trajectories, or copied from any
+        run."""
+        edits = read_edits(Path(file).expanduser(), self._run.scene)
+        gone = removed_tracks(self._run.scene.tracks, edits.removed)
+        names = tuple(self._run.scene.tracks.ids[k] for k in gone)
+        return self._with(replace(self._run, scene=edited(self._run.scene, edits)), names)
+
     def _with(self, run: Reconstruction, removed: tuple[str, ...]) -> "TrainedScene":
         return TrainedScene(run, self._folder, (*self._removed, *removed))
 
     def close(self) -> None:
-        """Ends what options may have started, such as processes. Scenes made by `without` and `moved` share it."""
+        """Ends what options may have started, such as processes. Scenes made by `without`, `moved` and `edited` share it."""
         self._run.stages.close()
 
     def _span_text(self) -> str:

@@ -13,23 +13,23 @@ from nurec_lite.capture.types import CaptureError
 MOST_BYTES = 1 << 20
 
 
-class _Loader(yaml.SafeLoader):
+class YamlLoader(yaml.SafeLoader):
     """Refuses whole numbers that no float holds."""
 
 
-def _whole(loader: _Loader, node: Any) -> int:
+def _whole(loader: YamlLoader, node: Any) -> int:
     return checked_int(str(loader.construct_yaml_int(node)))
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
+YamlLoader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
-def read_yaml(path: Path, remedy: str) -> Any:
+def read_yaml(path: Path, remedy: str, loader: type[YamlLoader] = YamlLoader) -> Any:
     text = read_text(path, remedy, MOST_BYTES)
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
             raise CaptureError(f"{path} uses an alias (*name); write the value out")
-        return yaml.load(text, _Loader)  # a SafeLoader
+        return yaml.load(text, loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, CaptureError):
             raise

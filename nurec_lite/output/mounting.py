@@ -31,7 +31,7 @@ def mounting(
 ) -> Tensor:  # [4, 4] T_rig_sensor, float64
     """The place of a sensor on the vehicle."""
     base = _base(path, given.get("relative_to", RIG), capture)
-    T = _turned(*(math.radians(given.get(f"{angle}_deg", 0.0)) for angle in ("yaw", "pitch", "roll")))
+    T = turned(*(math.radians(given.get(f"{angle}_deg", 0.0)) for angle in ("yaw", "pitch", "roll")))
     T[:3, 3] = torch.tensor([float(given.get(f"{way}_m", 0.0)) for way in ("forward", "left", "up")])
     return base @ T @ (FORWARD_FROM_OPTICAL if camera else torch.eye(4, dtype=torch.float64))
 
@@ -48,7 +48,7 @@ def _base(path: Path, name: str, capture: Capture) -> Tensor:  # [4, 4] rig from
     raise ConfigError(f"{path}: mounting.relative_to is '{name}', but must be one of {names}")
 
 
-def _turned(yaw: float, pitch: float, roll: float) -> Tensor:  # [4, 4]
+def turned(yaw: float, pitch: float, roll: float) -> Tensor:  # [4, 4]; angles in radians
     (cy, cp, cr), (sy, sp, sr) = ([f(a) for a in (yaw, pitch, roll)] for f in (math.cos, math.sin))
     Rz = torch.tensor([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]], dtype=torch.float64)
     Ry = torch.tensor([[cp, 0, -sp], [0, 1, 0], [sp, 0, cp]], dtype=torch.float64)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes with actors taken away or moved. A new scene each time; what does not change is shared with the old one."""
+"""Scenes with actors removed, moved, on other trajectories or copied from another scene. Each edit gives a new scene, which shares
+unchanged tensors with the old one."""
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
+from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.geometry.se3 import quat_multiply, quat_normalize, quat_rotate
-from nurec_lite.geometry.tracks import Tracks
-from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.geometry.tracks import Tracks, joined
+from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.scene.scene import Scene
 
 ALL_ACTORS = "actors"
@@ -27,6 +29,50 @@ class Move:
     left: float  # metres
     up: float  # metres
     turn: float  # radians to the left about its upward axis, through the centre of its box
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Poses of an actor's box centre over time, between which it is interpolated."""
+
+    times: Tensor  # [n] float64 seconds, ascending
+    translations: Tensor  # [n, 3] float64 metres, in the world of the capture's files
+    quaternions: Tensor  # [n, 4] world from object
+
+
+@dataclass(frozen=True)
+class Copy:
+    """An actor of any scene, and the trajectory of its copy."""
+
+    name: str  # id of the new track
+    actor: Gaussians  # about the centre of its box
+    track: Tracks  # the one track of the source, for its class and size
+    trajectory: Trajectory
+
+
+@dataclass(frozen=True)
+class Edits:
+    """All edits of a scene. Moves of one actor follow each other; `removed` names actors of the scene, not copies."""
+
+    removed: tuple[str, ...] = ()  # ids; `actors`: all of them
+    moves: tuple[tuple[str, Move], ...] = ()
+    trajectories: tuple[tuple[str, Trajectory], ...] = ()
+    copies: tuple[Copy, ...] = ()
+
+    def names(self) -> tuple[str, ...]:
+        """Ids of the edited tracks of the scene; one is repeated if it is edited again."""
+        return (*self.removed, *(name for name, _ in self.moves), *(name for name, _ in self.trajectories))
+
+
+@torch.no_grad()
+def edited(scene: Scene, edits: Edits) -> Scene:
+    """The scene after all edits."""
+    scene = with_moved_actors(without_actors(scene, edits.removed), edits.moves)
+    for name, trajectory in edits.trajectories:
+        scene = with_trajectory(scene, name, trajectory)
+    for copy in edits.copies:
+        scene = with_copy(scene, copy)
+    return scene
 
 
 def parse_move(
@@ -74,7 +120,7 @@ def without_actors(
         return scene
     g = scene.gaussians
     kept = ~torch.isin(g.node, torch.tensor(tracks, device=g.node.device) + 1)
-    return replace(scene, gaussians=Gaussians(*(getattr(g, f)[kept] for f in Gaussians.__dataclass_fields__)))
+    return replace(scene, gaussians=_subset(g, kept))
 
 
 def with_moved_actors(
@@ -92,3 +138,59 @@ def with_moved_actors(
         t[rows] = t[rows] + quat_rotate(quat_normalize(q[rows]), offset)
         q[rows] = quat_multiply(q[rows], turn)
     return replace(scene, track_translations=t, track_quaternions=q)
+
+
+def with_trajectory(scene: Scene, name: str, trajectory: Trajectory) -> Scene:
+    """The actor drives along the trajectory instead of its own track, and exists from its first to its last time."""
+    k, learned = track_number(scene.tracks, name, "trajectory"), scene.learned_tracks()
+    parts = [learned.select([i]) for i in range(len(learned))]
+    parts[k] = _on(scene, parts[k], trajectory)
+    return _with_tracks(scene, joined(parts, learned.margin))
+
+
+def copy_of(
+    source: Scene,
+    track: str,  # id in the source
+    name: str,
+    trajectory: Trajectory,
+) -> Copy:
+    k = track_number(source.tracks, track, "copy")
+    return Copy(name, _subset(source.gaussians, source.gaussians.node == k + 1), source.tracks.select([k]), trajectory)
+
+
+def with_copy(scene: Scene, copy: Copy) -> Scene:
+    """The copy is the last track. Missing bands of colour are zero, and a missing lidar opacity is that of cameras, in either scene."""
+    learned = scene.learned_tracks()
+    part = _on(scene, replace(copy.track, ids=(copy.name,)), copy.trajectory)
+    actor = replace(copy.actor, node=torch.full_like(copy.actor.node, len(learned) + 1))
+    bands = max(scene.gaussians.sh_rest.shape[1], actor.sh_rest.shape[1])
+    columns = max(scene.gaussians.lidar_logits.shape[1], actor.lidar_logits.shape[1])
+    both = [_widened(g, bands, columns) for g in (scene.gaussians, actor)]
+    joint = {f.name: torch.cat([getattr(g, f.name).to(scene.sky.device) for g in both]) for f in fields(Gaussians)}
+    return _with_tracks(replace(scene, gaussians=Gaussians(**joint)), joined([learned, part], learned.margin))
+
+
+def _on(scene: Scene, track: Tracks, trajectory: Trajectory) -> Tracks:
+    """One track with the keyframes of the trajectory, about the scene's origin, where the scene's tensors are."""
+    places = trajectory.translations - trajectory.translations.new_tensor(scene.origin)
+    moved = replace(
+        track, offsets=(0, len(places)), times=trajectory.times, translations=places, quaternions=trajectory.quaternions
+    )
+    return moved.to(scene.track_translations.device, scene.track_translations.dtype)
+
+
+def _with_tracks(scene: Scene, tracks: Tracks) -> Scene:
+    t, q = tracks.translations.detach(), tracks.quaternions.detach()
+    return replace(scene, tracks=tracks, track_translations=t, track_quaternions=q)
+
+
+def _widened(g: Gaussians, bands: int, columns: int) -> Gaussians:
+    """Gaussians with as many higher bands of colour and lidar values as given."""
+    zeros = g.sh_rest.new_zeros(len(g), bands - g.sh_rest.shape[1], 3)
+    lidar = [g.lidar_logits] if g.lidar_logits.shape[1] == columns else [g.lidar_logits, g.opacity_logits[:, None]]
+    assert columns <= LIDAR_VALUES + 1
+    return replace(g, sh_rest=torch.cat([g.sh_rest, zeros], dim=1), lidar_logits=torch.cat(lidar, dim=1))
+
+
+def _subset(g: Gaussians, kept: Tensor) -> Gaussians:
+    return Gaussians(**{f.name: getattr(g, f.name)[kept] for f in fields(Gaussians)})
