@@ -185,7 +185,7 @@ def _check(
     """ConfigError for a key that is unknown or missing, or for a value out of its range; `others` are known, too."""
     _check_keys(path, f"{at}.", given, (*known, *others))
     for key in (*needed, *others):
-        if given.get(key) is None:
+        if given.get(key) in (None, ""):
             raise ConfigError(f"{path}: {at}.{key} is missing; {REMEDY}")
     for key, value in given.items():
         if key in known and not known[key].holds(value):
