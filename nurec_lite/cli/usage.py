@@ -96,7 +96,7 @@ def _default(f: Field) -> Any:
 
 @lru_cache
 def _comments(cls: type) -> dict[str, str]:
-    """Read once: comment on the line on which each field ends, base classes included."""
+    """Returns the comment within the lines of each field, base classes included."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not is_dataclass(base):
@@ -105,7 +105,8 @@ def _comments(cls: type) -> dict[str, str]:
         (body,) = ast.parse("\n".join(lines)).body
         for node in body.body:  # type: ignore[attr-defined]
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found[node.target.id] = lines[(node.end_lineno or 1) - 1].partition("  # ")[2]
+                own = lines[node.lineno - 1 : node.end_lineno]  # a formatter spreads a long field over several lines
+                found[node.target.id] = "".join(line.partition("  # ")[2] for line in own)
     return found
 
 

@@ -78,7 +78,7 @@ def exr() -> ModuleType:
         return import_module("OpenEXR")
     except ImportError as error:
         raise ConfigError(
-            "formats=exr needs the extra `exr`, which is not installed: pip install OpenEXR; or use npz"
+            "formats=exr needs the extra `exr`, which is not installed: pip install openexr; or use npz"
         ) from error
 
 

@@ -127,7 +127,7 @@ def test_exr_without_the_extra_is_a_sentence(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("nurec_lite.output.map_files.import_module", without)
     with pytest.raises(
-        ConfigError, match="formats=exr needs the extra `exr`, which is not installed: pip install OpenEXR; or use npz"
+        ConfigError, match="formats=exr needs the extra `exr`, which is not installed: pip install openexr; or use npz"
     ):
         render(reconstruction(tmp_path, formats=["exr"], **KEYS))
     assert not list(tmp_path.iterdir())

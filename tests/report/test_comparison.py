@@ -95,7 +95,7 @@ def test_parts_that_are_missing_or_damaged_are_sentences(two: tuple[Path, Path])
     assert "a holds no metrics.json: it has no figures; python -m nurec_lite.evaluate checkpoint=" in said
     assert "history.csv of a cannot be read (it has no column `seconds`): it has no curves." in said
     assert "config.yaml of b|ü =1 cannot be read (it uses an alias (*name)): its settings are not compared." in said
-    assert "metrics.json of b|ü =1 cannot be read (it holds a number of" in said
+    assert "metrics.json of b|ü =1 cannot be read (a number of 401 digits): it has no figures." in said
     assert "The picture camera_0_0004 of b|ü =1 cannot be read" in text and "No run has figures." in text
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 from tiny_capture import tiny_capture, tiny_config
 
 import nurec_lite.report.tensorboard
@@ -33,6 +34,12 @@ def read_back(out: Path) -> Scalars:  # tag -> step -> value
     events = EventAccumulator(str(out / "tensorboard"), size_guidance={"scalars": 0})
     events.Reload()
     return {tag: {e.step: e.value for e in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+
+
+@pytest.fixture(autouse=True)
+def first_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are read in the order of their names. These end in a number of the process, and 10 would come before 9."""
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
 
 
 def write(out: Path, history: History, rows: list[Row], metrics: dict[str, Any] | None = None) -> None:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import imageio.v3 as imageio
 import torch
 from torch import Tensor
 
@@ -156,5 +155,7 @@ def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
 
 
 def encoded_image(image: Tensor, image_format: str, quality: int) -> bytes:
+    import imageio.v3 as imageio  # here, because a training run reads packs and writes none
+
     options: dict[str, Any] = {"quality": quality, "subsampling": 0} if image_format == "jpeg" else {"optimize": True}
     return imageio.imwrite("<bytes>", image.numpy(), plugin="pillow", extension=f".{image_format}", **options)

@@ -119,7 +119,7 @@ def test_progress(packed: tuple[Capture, Path], capsys: pytest.CaptureFixture[st
     assert seen == [(i + 1, 18) for i in range(18)]
     with MemberBar() as bar:
         write_pack(packed[0], packed[1], progress=bar)
-    assert "100%" in capsys.readouterr().err
+    assert "100 %" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ def packed(tmp_path: Path) -> tuple[Capture, Path]:
         ),
         (edit_within("tracks", margin=-1.0), r"tracks.margin is -1 s"),
         (edit_within("tracks", sizes=[[1, 1]] * 2), r"tracks.sizes is a list, but must be numbers \[any, 3\]"),
-        (edit_within("tracks", margin=10**400), r"tracks.margin is 10+, but must be a number within"),
+        (edit_within("tracks", margin=10**200), r"tracks.margin is 10+, but must be a number within"),
+        (edit_within("tracks", margin=10**400), r"capture.json is not JSON \(a number of 401 digits\)"),
         (
             edit_within("cameras", 1, distortion=[1.0]),
             r"cameras\[1\].distortion is a list, but must be 5 numbers or none",
