@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nurec_lite.capture.files import short
+from nurec_lite.capture.packages import check_package
 from nurec_lite.capture.types import CaptureError
 
 Table = dict[str, NDArray[Any]]  # columns by name, all of one length
@@ -34,12 +35,7 @@ _WANTED = {
 
 
 def check_installed(path: Path) -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise CaptureError(
-            f"{path} needs the package pyarrow, which is not installed; run pip install pyarrow"
-        ) from error
+    check_package("pyarrow", "pyarrow", path)
 
 
 @contextmanager

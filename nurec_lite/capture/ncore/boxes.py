@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.names import label_flaw, name_flaw
+from nurec_lite.capture.boxes import MOVED
 from nurec_lite.capture.ncore.fields import field, numbers, stamp
 from nurec_lite.capture.ncore.poses import Poses
 from nurec_lite.capture.ncore.sequence import Sequence
@@ -17,7 +18,6 @@ from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import pose_matrix, quat_multiply, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks, joined, moves, single_track
 
-MOVED = 1.0  # metres: less is a parked car and the labels' noise
 MARGIN = 0.05  # seconds
 LARGEST = 1000.0  # metres
 

@@ -22,6 +22,7 @@ from nurec_lite.capture.ncore.rays import Model, read_lidar, stored_rays, stored
 from nurec_lite.capture.ncore.sequence import Part, Sequence, open_sequence, own_frame
 from nurec_lite.capture.ncore.store import REMEDY
 from nurec_lite.capture.ncore.unstructured import FoundSweep, found_pattern, lidar_of
+from nurec_lite.capture.packages import check_package
 from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
@@ -37,7 +38,7 @@ def read_ncore(
     lidars: tuple[str, ...] | None = None,  # None: all whose beams can be told
     downscale: int = 1,
 ) -> Capture:
-    _check_installed(root)
+    check_package("numcodecs", "nvidia-ncore", root)
     sequence = open_sequence(Path(root), drive)
     poses, parts = read_poses(sequence), sequence.parts("cameras")
     lenses = {
@@ -59,15 +60,6 @@ def read_ncore(
         doubts=(*(Doubt(**row) for row in (own or {}).get("doubts", ())), *doubts, *_masked(sequence, lenses)),
         poses_from=(own and own["poses"]) or GIVEN,
     )
-
-
-def _check_installed(root: Path) -> None:
-    try:
-        import numcodecs  # noqa: F401
-    except ImportError as error:
-        raise CaptureError(
-            f"{root} needs the package nvidia-ncore, which is not installed; run pip install nvidia-ncore"
-        ) from error
 
 
 def _named(sequence: Sequence) -> str:

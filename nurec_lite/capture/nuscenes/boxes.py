@@ -7,16 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.boxes import moving_tracks
 from nurec_lite.capture.nuscenes.rays import TURN, seen_at
 from nurec_lite.capture.nuscenes.scene import Scene, pose_of
 from nurec_lite.capture.nuscenes.tables import REMEDY, Row, by_token, field, rows, vector
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 from nurec_lite.geometry.se3 import invert, transform
-from nurec_lite.geometry.tracks import Tracks, joined, moves, single_track
-
-MOVED = 1.0  # metres between two key frames of an object: less is a parked car and the labels' noise
-MARGIN = 0.05  # metres
+from nurec_lite.geometry.tracks import Tracks
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,16 @@ def read_tracks(scene: Scene, lidar: Lidar | None) -> Tracks:
     """Tracks of the annotations; none without annotations, as in the test set."""
     if not (scene.tables / "sample_annotation.json").is_file():
         return Tracks.empty()
-    found: dict[str, list[Box]] = {}
+    names, boxes = [], []
     for row in rows(scene.tables, "sample_annotation", "sample_token", scene.samples.keys()):
-        found.setdefault(field(row, "instance_token", str, "sample_annotation"), []).append(_box(scene, row, lidar))
-    classes = _classes(scene, found)
-    tracks = [_track(name, classes[name], boxes) for name, boxes in found.items()]
-    return joined([one for one in tracks if moves(one, MOVED)], MARGIN)
+        names.append(field(row, "instance_token", str, "sample_annotation"))
+        boxes.append(_box(scene, row, lidar))
+    if not boxes:
+        return Tracks.empty()
+    classes = _classes(scene, set(names))
+    times, sizes = (torch.tensor(v, dtype=torch.float64) for v in ([b.time for b in boxes], [b.size for b in boxes]))
+    poses = torch.stack([box.T_world_box for box in boxes])
+    return moving_tracks(names, [classes[name] for name in names], times, poses, sizes)
 
 
 def _box(scene: Scene, row: Row, lidar: Lidar | None) -> Box:
@@ -64,10 +66,3 @@ def _classes(scene: Scene, names: Collection[str]) -> dict[str, str]:
         name: str(categories.get(str(instances.get(name, {}).get("category_token")), {}).get("name", "unknown"))
         for name in names
     }
-
-
-def _track(name: str, label: str, boxes: list[Box]) -> Tracks:
-    sizes, times = (
-        torch.tensor(rows, dtype=torch.float64) for rows in ([b.size for b in boxes], [b.time for b in boxes])
-    )
-    return single_track(name, label, sizes, times, torch.stack([box.T_world_box for box in boxes]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nurec_lite.capture.files import short
+from nurec_lite.capture.packages import check_package
 from nurec_lite.capture.rosbag.livox import decode_livox
 from nurec_lite.capture.types import CaptureError
 
@@ -50,12 +51,7 @@ def damaged(
 
 
 def check_installed(path: Path) -> None:
-    try:
-        import rosbags  # noqa: F401
-    except ImportError as error:
-        raise CaptureError(
-            f"{path} needs the package rosbags, which is not installed; run pip install rosbags"
-        ) from error
+    check_package("rosbags", "rosbags", path)
 
 
 @lru_cache(maxsize=2)

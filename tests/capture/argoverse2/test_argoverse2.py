@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A log in Argoverse 2's layout becomes the street that it was made from; damage is a sentence."""
 
-import builtins
 import math
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,14 +175,7 @@ def test_a_test_set_has_no_tracks_and_images_may_be_missing(folder: Path) -> Non
 
 
 def test_its_package_is_named_where_it_is_missing(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.split(".")[0] == "pyarrow":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
         CaptureError, match="needs the package pyarrow, which is not installed; run pip install pyarrow"
     ):
