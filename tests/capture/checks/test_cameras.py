@@ -208,7 +208,7 @@ def test_the_street_is_right() -> None:
 
 
 @pytest.mark.portable
-@pytest.mark.parametrize("keys", [SMALL, ("data.downscale=2",)])
+@pytest.mark.parametrize("keys", [SMALL, ("data.downscale=2",), ("data.downscale=4",)])
 def test_the_street_in_small_images_is_not_wrong(keys: tuple[str, ...]) -> None:
     assert doubts(street(*keys)) == []
 
