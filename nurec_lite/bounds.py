@@ -133,11 +133,12 @@ BOUNDS: dict[str, Bound] = {
     # of the other verbs
     "checkpoint": _TEXT, "subset": OneOf(("test", "train", "all")),
     "sensors": _TEXT, "sensor": _TEXT, "times": _TIME, "fps": Between(0.01, 1000), "shift": Between(-1e6, 1e6), "remove": _TEXT,
-    "move": _TEXT, "edits": _TEXT, "compare": _FLAG, "formats": OneOf(("png", "gif", "apng", "mp4", "exr", "npz", "ply")),
+    "move": _TEXT, "edits": _TEXT, "path": _TEXT, "compare": _FLAG, "formats": OneOf(("png", "gif", "apng", "mp4", "exr", "npz", "ply")),
     "outputs": OneOf(("colour", "depth", "normals", "opacity", "classes")), "node": _TEXT, "time": _TIME,
     "format": OneOf(("pack", "ncore")), "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,
     "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6), "launches": Between(1, 10**6),
     "kernels": _TEXT, "range": _TEXT, "csv": _TEXT, "runs": _TEXT,
+    "host": _TEXT, "port": Between(0, 65535), "height": Between(16, 8192),
     # of options: opt.NAME.PARAMETER
     "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),
     "opt.no_sync.slack": Between(1, 100), "opt.balanced_tiles.part": Between(1, 2**20),

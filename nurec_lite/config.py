@@ -17,16 +17,8 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.bounds import check_values, refuse_unknown
 
 SUBSETS = ("test", "train", "all")
-PATHS = (
-    "out",
-    "checkpoint",
-    "train.resume",
-    "data.root",
-    "data.poses.file",
-    "data.tracks.file",
-    "data.mapping",
-    "csv",
-)  # keys that name a file or folder
+# keys that name a file or folder
+PATHS = ("out", "checkpoint", "train.resume", "data.root", "data.poses.file", "data.tracks.file", "data.mapping", "csv")
 
 
 @dataclass
@@ -57,12 +49,10 @@ class DataConfig:
     downscale: int = 1  # images are reduced by this factor
     split: str = "interp"  # interp, side, validation or half
     frames: list[int] | None = None  # first and last (exclusive) frame, and if given the step between them; null: all
-    cameras: list[str] | None = (
-        None  # cameras to read, in this order; `side` holds out the last; null: all (KITTI: colour cameras)
-    )
+    cameras: list[str] | None = None  # cameras to read, in order; `side` holds out the last; null: all (KITTI: colour)
     lidars: list[str] | None = None  # lidars to read, in this order; null: all (PandaSet: the Pandar64)
     seconds: list[float] | None = (
-        None  # first and last (exclusive) second of the capture, in which the middle of a frame lies; null: all
+        None  # first and last (exclusive) second, between which frames' middles lie; null: all
     )
     trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
@@ -224,6 +214,7 @@ class RenderConfig(Config):
     sensor: list[str] = field(default_factory=list)  # YAML files of your own cameras and lidars (docs/sensors.md)
     subset: str = "all"  # frames to render if no times are given: test (held out), train or all
     times: list[float] | None = None  # T: one moment; FIRST,LAST: fps moments a second between; null: the frames' own
+    path: str | None = None  # YAML file of a camera path, instead of times, shift and sensors (docs/viewer.md)
     fps: float = 10.0  # moments a second between the first and the last; pictures a second in an animation
     shift: list[float] = field(default_factory=lambda: [0.0] * 3)  # metres FORWARD,LEFT,UP in the vehicle's axes
     remove: list[str] = field(default_factory=list)  # ids of tracks to remove; actors: all of them
@@ -273,6 +264,16 @@ class CompareConfig(Config):
 
 
 @dataclass
+class ViewConfig(Config):
+    """Shows a scene in a browser."""
+
+    checkpoint: str = ""  # folder of a run, or a checkpoint; it stands on the command line without a key
+    host: str = "127.0.0.1"  # address of this machine that answers; 0.0.0.0 answers other machines, too
+    port: int = 8080  # port that answers
+    height: int = 1080  # largest height of a picture, pixels
+
+
+@dataclass
 class ProfileConfig(Config):
     """Records some steps of a training run."""
 
@@ -286,7 +287,7 @@ class ProfileConfig(Config):
 
 VERBS: dict[str, type[Config]] = {
     "train": Config, "evaluate": EvaluateConfig, "render": RenderConfig, "export": ExportConfig, "pack": PackConfig,
-    "inspect": InspectConfig, "profile": ProfileConfig, "compare": CompareConfig,
+    "inspect": InspectConfig, "profile": ProfileConfig, "compare": CompareConfig, "view": ViewConfig,
 }  # fmt: skip
 for _verb, _class in VERBS.items():
     ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)

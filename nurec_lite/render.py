@@ -31,6 +31,7 @@ from nurec_lite.output.edit_file import check_edits, read_edits
 from nurec_lite.output.films import KINDS, animation
 from nurec_lite.output.map_files import CAMERA_ARRAYS, save_class_names, save_map_png, save_maps_exr, save_maps_npz
 from nurec_lite.output.maps import CameraMaps, class_names, maps_of
+from nurec_lite.output.path_plan import path_plan
 from nurec_lite.output.plan import EXR, PICTURES, Plan, Shot, make_plan
 from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
 from nurec_lite.output.sensor_file import read_sensor
@@ -54,6 +55,7 @@ Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
   python -m nurec_lite.render checkpoint=FILE sensors=lidar formats=npz,ply           every sweep as points
   python -m nurec_lite.render checkpoint=FILE sensors=image_02,velodyne times=4,6     two seconds of a KITTI drive
   python -m nurec_lite.render checkpoint=FILE sensor=beams32.yaml formats=png,npz     a lidar that the drive did not have
+  python -m nurec_lite.render checkpoint=FILE path=flight.yaml fps=30 formats=mp4     along a path that the viewer saved (docs/viewer.md)
   python -m nurec_lite.render checkpoint=FILE sensors=camera_0 outputs=colour,depth,normals,classes formats=png,npz
 
 Results lie in the folder `out`, which is render-stepN next to the checkpoint unless given; what is asked, such as shift=0,1,0,
@@ -115,8 +117,7 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     """Everything that the configuration asks for; returns what was rendered and the folder in which it lies."""
     config: RenderConfig = run.config
     own = [read_sensor(Path(file).expanduser(), run.capture) for file in config.sensor]
-    capture = _with_all(run.capture, own)
-    plan = _possible(make_plan(config, run.capture, own), run)
+    plan, capture = _planned(run, own)
     edits = _edits(config, run.scene)
     scene = edited(run.scene, edits)
     out = result_folder(config, config.checkpoint, "render", run.counters, told_apart(run.arguments, _SAME))
@@ -130,6 +131,14 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
         for name, sweeps in plan.sweeps.items():
             _render_lidar(job, name, sweeps)
     return plan, out
+
+
+def _planned(run: Reconstruction, own: list[NovelSensor]) -> tuple[Plan, Capture]:
+    """What is rendered, and the capture with the sensors that render it."""
+    capture = _with_all(run.capture, own)
+    if run.config.path is not None:
+        return path_plan(run.config, run.capture, own)
+    return _possible(make_plan(run.config, run.capture, own), run), capture
 
 
 def _edits(config: RenderConfig, scene: Scene) -> Edits:

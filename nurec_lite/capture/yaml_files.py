@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """YAML files of a recording: of a bounded size, without references that make them grow, with numbers that are floats, too."""
 
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.texts import checked_int
 from nurec_lite.capture.files import read_text, short
 from nurec_lite.capture.types import CaptureError
@@ -24,12 +26,32 @@ def _whole(loader: YamlLoader, node: Any) -> int:
 YamlLoader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
+class NamesLoader(YamlLoader):
+    """Keeps texts of some keys as they are written, and refuses a key that stands twice in one mapping."""
+
+    names: ClassVar[tuple[str, ...]] = ()  # keys whose values are texts: 000 is no number
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = [key for key, count in Counter(keys).items() if count > 1]
+        if twice:
+            raise ConfigError(f"line {node.start_mark.line + 1} holds {short(twice[0])} twice; keep one")
+        for key, value in node.value:
+            if key.value in self.names:
+                for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if isinstance(one, yaml.ScalarNode) and one.value:
+                        one.tag = "tag:yaml.org,2002:str"
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path, remedy: str, loader: type[YamlLoader] = YamlLoader) -> Any:
     text = read_text(path, remedy, MOST_BYTES)
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
             raise CaptureError(f"{path} uses an alias (*name); write the value out")
         return yaml.load(text, loader)  # a SafeLoader
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, CaptureError):
             raise

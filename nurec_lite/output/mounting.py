@@ -56,3 +56,15 @@ def turned(yaw: float, pitch: float, roll: float) -> Tensor:  # [4, 4]; angles i
     T = torch.eye(4, dtype=torch.float64)
     T[:3, :3] = Rz @ Ry @ Rx
     return T
+
+
+def angles(
+    T: Tensor,  # [4, 4], or a rotation [3, 3]
+) -> tuple[float, float, float]:  # radians
+    """Yaw, pitch and roll from which `turned` makes the rotation. Straight up or down the roll is zero."""
+    R = T[:3, :3].double()
+    level = math.hypot(float(R[0, 0]), float(R[1, 0]))
+    pitch = math.atan2(float(R[2, 0]), level)
+    if level < 1e-9:
+        return math.atan2(-float(R[0, 1]), float(R[1, 1])), pitch, 0.0
+    return math.atan2(float(R[1, 0]), float(R[0, 0])), pitch, math.atan2(float(R[2, 1]), float(R[2, 2]))

@@ -47,12 +47,12 @@ class Plan:
 
 def make_plan(config: RenderConfig, capture: Capture, own: Sequence[NovelSensor] = ()) -> Plan:
     """ConfigError where something is asked that the capture cannot give."""
-    _check_numbers(config)
+    check_numbers(config)
     names = [] if own and config.sensors is None else _sensors(config, capture)
     cameras = [camera.name for camera in capture.cameras if camera.name in names]
     lidars = [lidar.name for lidar in capture.lidars if lidar.name in names]
     eyes, scanners = ([one for one in own if isinstance(one.sensor, kind)] for kind in (Camera, Lidar))
-    _check_formats(config, [*cameras, *map(_name, eyes)], [*lidars, *map(_name, scanners)], bool(own))
+    check_formats(config, [*cameras, *map(_name, eyes)], [*lidars, *map(_name, scanners)], bool(own))
     path = trajectory_of(capture)
     times, chosen = _moments(config, path), frames_of(capture, config.subset)
     pictures = bool(set(config.formats) & _of_cameras(config))
@@ -76,7 +76,7 @@ def _name(own: NovelSensor) -> str:
     return own.sensor.name
 
 
-def _check_numbers(config: RenderConfig) -> None:
+def check_numbers(config: RenderConfig) -> None:
     if not 0 < config.fps <= 1000:
         raise ConfigError(f"fps is {config.fps:g}, but must be above 0 and at most 1000")
     if len(config.shift) != 3 or not all(map(math.isfinite, config.shift)):
@@ -112,7 +112,7 @@ def _check_outputs(config: RenderConfig, cameras: list[str]) -> None:
         )
 
 
-def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], own: bool) -> None:
+def check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], own: bool) -> None:
     unknown = [name for name in config.formats if name not in (*PICTURES, *POINTS, EXR)]
     if unknown or not config.formats:
         what = f"holds '{unknown[0]}'" if unknown else "is empty"
