@@ -134,7 +134,7 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
 
 
 def _planned(run: Reconstruction, own: list[NovelSensor]) -> tuple[Plan, Capture]:
-    """What is rendered, and the capture with the sensors that render it."""
+    """The frames to render, and the capture with the sensors that render them."""
     capture = _with_all(run.capture, own)
     if run.config.path is not None:
         return path_plan(run.config, run.capture, own)

@@ -62,9 +62,14 @@ def _image(name: str, values: Tensor) -> Image.Image:
         return Image.fromarray(steps.cpu().numpy().astype(np.uint16))
     if name == "classes":
         image = Image.fromarray(values.cpu().numpy(), mode="P")
-        image.putpalette([value for k in range(256) for value in _PALETTE[k % len(_PALETTE)]])
+        image.putpalette(class_colours().flatten().tolist())
         return image
     return Image.fromarray(to_picture(0.5 + 0.5 * values if name == "normals" else values))
+
+
+def class_colours() -> np.ndarray:  # [256, 3] uint8
+    """The colours of the classes by their numbers."""
+    return np.array([_PALETTE[k % len(_PALETTE)] for k in range(256)], np.uint8)
 
 
 def save_class_names(folder: Path, names: Sequence[str]) -> None:

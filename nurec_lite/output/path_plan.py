@@ -14,7 +14,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.output.camera_path import CameraPath, Key, read_camera_path
 from nurec_lite.output.plan import EDGE_S, Plan, Shot, check_formats, check_numbers
-from nurec_lite.output.sensors import NovelSensor, with_sensor
+from nurec_lite.output.sensors import NovelSensor, sensors_of, with_sensor
 
 NAME = "path"  # of the camera, unless the path names one
 _OTHERS = ("times", "shift", "sensors", "subset", "compare")  # keys that choose other frames
@@ -62,7 +62,7 @@ def _camera(file: str, path: CameraPath, capture: Capture, own: Sequence[NovelSe
 
 def free_name(capture: Capture) -> str:
     """A name for a camera that no sensor of the capture has."""
-    names, name = {one.name.casefold() for one in (*capture.cameras, *capture.lidars)}, NAME
+    names, name = {one.name.casefold() for one in sensors_of(capture)}, NAME
     while name in names:
         name += "-own"
     return name
