@@ -14,6 +14,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.export_keys import ExportKeys
 from nurec_lite.bounds import check_values, refuse_unknown
 
 SUBSETS = ("test", "train", "all")
@@ -226,14 +227,8 @@ class RenderConfig(Config):
 
 
 @dataclass
-class ExportConfig(Config):
-    """Configuration of `export`, which writes a checkpoint's Gaussians as PLY."""
-
-    out: str = ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply next to the checkpoint, or *-tTIME.ply
-    checkpoint: str = ""  # checkpoint of train: runs/NAME/checkpoint.pt
-    node: str = "all"  # all, background, or the id of a track
-    time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
-    edits: str | None = None  # YAML file of edits, as for render (docs/editing.md)
+class ExportConfig(ExportKeys, Config):
+    """Configuration of `export`, which writes a checkpoint's scene as files of other programs."""
 
 
 @dataclass

@@ -5,6 +5,7 @@ they stand in the world at one time.
 Letters: N Gaussians, S spherical-harmonic coefficients = (degree + 1)^2.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -12,10 +13,19 @@ import torch
 from torch import Tensor
 
 from nurec_lite.geometry.harmonics import rotate_sh
+from nurec_lite.geometry.se3 import quat_multiply, quat_rotate
 from nurec_lite.geometry.tracks import interpolate
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians, activate
 from nurec_lite.scene.scene import Scene
+
+_HALF = math.sqrt(0.5)
+UPS = {  # quaternions that turn the world, whose z points up, into axes whose named axis does
+    "z": (1.0, 0.0, 0.0, 0.0),
+    "y": (_HALF, -_HALF, 0.0, 0.0),  # (x, z, -y)
+    "-y": (_HALF, _HALF, 0.0, 0.0),  # (x, -z, y)
+}
+_ROWS = 1 << 17  # that are turned at once: a row takes 4 kB meanwhile
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,26 @@ def without_broken(g: PlainGaussians) -> PlainGaussians:
     values = torch.cat([g.means, g.quats, g.log_scales, g.opacity_logits[:, None], g.sh.flatten(1)], dim=1).float()
     whole = values.isfinite().all(1) & (g.quats.norm(dim=-1) > 0.5)
     return PlainGaussians(**{f.name: getattr(g, f.name)[whole] for f in fields(g)})
+
+
+def in_axes(
+    g: PlainGaussians,
+    up: str,  # of UPS
+) -> PlainGaussians:
+    """The Gaussians in axes of which `up` points upwards: means, rotations and harmonics turn together."""
+    if up == "z":
+        return g
+    parts = [_turned(_part(g, first), UPS[up]) for first in range(0, max(len(g), 1), _ROWS)]
+    return PlainGaussians(**{f.name: torch.cat([getattr(part, f.name) for part in parts]) for f in fields(g)})
+
+
+def _part(g: PlainGaussians, first: int) -> PlainGaussians:
+    return PlainGaussians(**{f.name: getattr(g, f.name)[first : first + _ROWS] for f in fields(g)})
+
+
+def _turned(g: PlainGaussians, quaternion: Sequence[float]) -> PlainGaussians:
+    q = g.quats.new_tensor(quaternion).expand(len(g), 4)
+    return replace(g, means=quat_rotate(q, g.means), quats=quat_multiply(q, g.quats), sh=rotate_sh(g.sh, q))
 
 
 def _rows(g: Gaussians, nodes: Sequence[int]) -> Gaussians:

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys of `export`, which the configuration joins with those of all commands."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class ExportKeys:
+    out: str = ""  # FILE.ply, FILE.compressed.ply or FILE.spz; if not given, NODE.ply next to the checkpoint
+    checkpoint: str = ""  # checkpoint of train: runs/NAME/checkpoint.pt
+    formats: list[str] | None = None  # ply, compressed, spz; null: by the ending of out, or ply
+    node: str = "all"  # all, background, the id of a track, or each: a file a node, and their trajectories
+    time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
+    edits: str | None = None  # YAML file of edits, as for render (docs/editing.md)
+    up: str = "z"  # axis of ply and compressed that points up: z, y, or -y as SuperSplat has it
+    normals: bool = False  # adds nx ny nz, all 0, to ply, for readers of a fixed layout

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sentences inside exported files: the origin, the axes, and what the file lacks of the rendered scene."""
+
+from dataclasses import dataclass
+
+from nurec_lite.capture.types import Origin
+from nurec_lite.scene.scene import Scene
+
+MADE = "made by nurec_lite"
+_AXES = {"z": "z up", "y": "y up: (x, z, -y) of the scene", "-y": "y down: (x, -z, y) of the scene"}
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Sentences of a file about itself."""
+
+    lost: tuple[str, ...]  # sentences: what the rendered scene has and the file has not
+    up: str = "z"  # of `flatten.UPS`
+    origin: Origin = (0.0, 0.0, 0.0)  # metres, added to coordinates with z up for the world of the capture
+
+    def lines(self) -> list[str]:
+        """The sentences, each on one line."""
+        origin = " ".join(f"{metres:.3f}" for metres in self.origin)
+        where = [f"origin {origin}: add it to x y z (z up) for the world of the capture"] if any(self.origin) else []
+        return [*where, f"{MADE}; metres, {_AXES[self.up]}", *self.lost]
+
+
+def lost_of_splats(scene: Scene, still: bool) -> tuple[str, ...]:
+    """Sentences on what files of Gaussians alone cannot hold."""
+    motion = ["motion is left out: the file holds one moment"] if still else []
+    return tuple(["the sky is left out", *motion, *_lost_of_sensors(scene)])
+
+
+def _lost_of_sensors(scene: Scene) -> list[str]:
+    corrected = ", vignetting and tones" if scene.calibration is not None else ""
+    lines = [f"exposure of cameras is left out: colours are those before gain, offset{corrected}"]
+    own = " and own opacity" if scene.gaussians.lidar_logits.shape[1] > 2 else ""
+    return [*lines, f"intensity, ray drop{own} of lidars are left out"]
