@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 from nurec_lite.backends import base_stages, begin_stages, build_stages
 from nurec_lite.base.environment import choose_device, device_name, environment
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.files import all_tried, write_text
+from nurec_lite.base.files import write_text
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
 from nurec_lite.base.memory import memory_for, peak_bytes
@@ -218,8 +218,10 @@ def _write(
     commands = left_out.tried("The list of commands", partial(commands_after_train, config)) or []
     report = Report(capture.name, config, metrics, evaluation, rows, environment(device), commands, left_out)
     try:
-        pictures = [] if evaluation is None else [lambda: save_pictures(out / "pictures", evaluation, left_out)]
-        all_tried(*pictures, lambda: write_results(out, report))
+        if evaluation is None:
+            write_results(out, report)
+        else:
+            write_results(out, report, lambda: save_pictures(out / "pictures", evaluation, left_out))
     except UserError as error:
         problem = problem or error
     if problem is not None:

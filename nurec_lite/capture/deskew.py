@@ -46,6 +46,15 @@ def world_points(
     return origins + sweep.ranges.double()[:, None] * directions
 
 
+def in_rig(
+    frame: Frame,
+    points: Tensor,  # [n, 3] metres, world, float64, on any device
+    fraction: Tensor,  # [n] time of each, as for `poses_at`
+) -> Tensor:  # [n, 3] metres, in the rig's axes at these times
+    q, t = _poses(frame, fraction)
+    return quat_rotate(quat_conjugate(q), points - t)
+
+
 def project_world_points(
     camera: Camera,
     frame: ImageFrame,
@@ -59,7 +68,6 @@ def project_world_points(
         return project_points(camera, transform(T_cam_world, points))
     T_cam_rig, fraction = invert(camera.T_rig_cam).to(points.device), points.new_full((len(points),), 0.5)
     for _ in range(_SHUTTER_ROUNDS):
-        q, t = _poses(frame, fraction)
-        pixels, depth = project_points(camera, transform(T_cam_rig, quat_rotate(quat_conjugate(q), points - t)))
+        pixels, depth = project_points(camera, transform(T_cam_rig, in_rig(frame, points, fraction)))
         fraction = shutter_fraction(camera, pixels).clamp(-0.5, 1.5)
     return pixels, depth

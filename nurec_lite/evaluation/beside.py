@@ -11,18 +11,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.deskew import poses_at, project_world_points, world_points
+from nurec_lite.capture.deskew import in_rig, project_world_points, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
-from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, box_corners
+from nurec_lite.evaluation.metrics import box_corners, middle
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
-from nurec_lite.geometry.se3 import invert, quat_conjugate, quat_rotate
+from nurec_lite.geometry.se3 import invert, quat_conjugate, quat_rotate, transform
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
-from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.render import CameraImage
 from nurec_lite.splat.views import CameraView
 
 RAYS = 20_000  # of a sweep that look at measured points at most
@@ -43,7 +42,7 @@ _OPAQUE = 0.5  # opacity, from which a pixel has a depth
 class Beside:
     """Measurements at one distance."""
 
-    errors: list[np.ndarray] = field(default_factory=list)  # [n] metres
+    errors: list[Tensor] = field(default_factory=list)  # [n] metres
     boxes: list[bool] = field(default_factory=list)  # whether each was found again
 
 
@@ -55,9 +54,9 @@ class Measured:
     box: Tensor  # [n] row of the track in whose box a point lies; -1: in none
 
     @staticmethod
-    def of(capture: Capture, index: int) -> "Measured":
+    def of(capture: Capture, index: int, device: torch.device | str = "cpu") -> "Measured":
         frame = capture.sweeps[index]
-        sweep = frame.load()
+        sweep = frame.load().to(device)
         points = world_points(frame, sweep, capture.lidar(frame.sensor))[sweep.returned]
         return Measured(points, boxes_of(points, capture.tracks, frame.time_mid))
 
@@ -67,11 +66,14 @@ def boxes_of(
     tracks: Tracks,
     time: float,  # seconds
 ) -> Tensor:  # [n] row of a track whose box, a little enlarged, holds the point; -1: none
-    row = torch.full((len(points),), -1)
+    row = torch.full((len(points),), -1, device=points.device)
     poses = _poses(tracks, time)
     for k in poses.valid[0].nonzero().flatten().tolist():
-        local = _in_box(points, poses, k)
-        row[(local.abs() <= 0.5 * tracks.sizes[k].double() + _SLACK).all(-1)] = k
+        half = 0.5 * tracks.sizes[k].double() + _SLACK
+        near = (points - poses.translations[0, k].to(points)).square().sum(-1) <= float(half.square().sum())
+        some = near.nonzero().flatten()
+        inside = (_in_box(points[some], poses, k).abs() <= half.to(points)).all(-1)
+        row[some[inside]] = k
     return row
 
 
@@ -79,8 +81,8 @@ def _poses(tracks: Tracks, time: float) -> TrackPoses:
     return interpolate(tracks, tracks.times.new_tensor([time]))
 
 
-def _in_box(points: Tensor, poses: TrackPoses, k: int) -> Tensor:  # [..., 3] each
-    q, t = poses.quaternions[0, k].detach().double(), poses.translations[0, k].detach().double()
+def _in_box(points: Tensor, poses: TrackPoses, k: int) -> Tensor:  # [..., 3] each, on the device of the points
+    q, t = poses.quaternions[0, k].detach().to(points), poses.translations[0, k].detach().to(points)
     return quat_rotate(quat_conjugate(q), points - t)
 
 
@@ -89,15 +91,14 @@ def aimed(
     lidar: Lidar,
     points: Tensor,  # [n, 3] metres, world, float64
 ) -> Sweep:  # n rays, each to a point at the time at which the lidar looks there
-    fraction = points.new_full((len(points),), 0.5)
+    fraction, T_lidar_rig = points.new_full((len(points),), 0.5), invert(lidar.T_rig_lidar).to(points)
     for _ in range(_ROUNDS):
-        T_lidar_world = invert(poses_at(frame, fraction) @ lidar.T_rig_lidar)
-        local = (T_lidar_world[:, :3, :3] @ points[..., None])[..., 0] + T_lidar_world[:, :3, 3]
+        local = transform(T_lidar_rig, in_rig(frame, points, fraction))
         fraction = lidar.spin_fraction(azimuth_elevation(local)[:, 0])
     ranges = local.norm(dim=-1)
     times = frame.time_start + fraction * (frame.time_end - frame.time_start)
-    directions, none = (local / ranges[:, None].clamp(min=1e-9)).float(), torch.zeros(len(points))
-    return Sweep(directions, ranges.float(), none, times, none.long(), torch.ones(len(points), dtype=torch.bool))
+    directions, none = (local / ranges[:, None].clamp(min=1e-9)).float(), torch.zeros_like(ranges, dtype=torch.float32)
+    return Sweep(directions, ranges.float(), none, times, none.long(), torch.ones_like(none, dtype=torch.bool))
 
 
 def rays_beside(
@@ -116,18 +117,10 @@ def unhidden(
     distances: Tensor,  # [n] metres
 ) -> Tensor:  # [n] bool: about as far as the nearest point of the same cell
     if len(cell) == 0:
-        return torch.zeros(0, dtype=torch.bool)
+        return torch.zeros_like(distances, dtype=torch.bool)
     nearest = distances.new_full((int(cell.max()) + 1,), math.inf).scatter_reduce(0, cell, distances, "amin")
     factor, metres = _HIDES
     return distances <= factor * nearest[cell] + metres
-
-
-def range_errors(
-    rays: Sweep,
-    returns: LidarReturns,  # of the same rays
-) -> np.ndarray:  # [rays] metres; rays that never cross 0.5 count as 80 m
-    median = returns.median.cpu()
-    return (torch.where(median > 0, median, NEVER_CROSSED_M) - rays.ranges).abs().numpy()
 
 
 def boxes_found(
@@ -167,19 +160,20 @@ def _found(
     corners, _ = box_corners(tracks, frame.time_mid)
     poses, rays = _poses(tracks, frame.time_mid), view.rays()
     shape = camera.height, camera.width, 3
-    origins = (rays.origins.double() + view.centre().double()).cpu().view(shape)
-    directions, rendered = rays.directions.double().cpu().view(shape), _distance(image)
+    origins, directions, rendered = rays.origins.view(shape), rays.directions.view(shape), _distance(image)
+    centre = view.centre().double()
     for k in (k for k in chosen if poses.valid[0, k]):
         rows, columns = _rectangle(camera, *project_world_points(camera, frame, corners[k]))
-        part = origins[rows, columns], directions[rows, columns], rendered[rows, columns]
-        share = _share_within(tracks, poses, k, *(values.flatten(0, 1) for values in part))
+        starts, towards, ends = (values[rows, columns].double() for values in (origins, directions, rendered))
+        look = (starts + centre).flatten(0, 1), towards.flatten(0, 1), ends.flatten(0, 1)
+        share = _share_within(tracks, poses, k, *look)
         if share is not None:
             yield share >= 0.5
 
 
-def _distance(image: CameraImage) -> Tensor:  # [H, W] metres along the ray, float64; infinite where nothing is met
-    opacity = image.opacity.double().cpu()
-    return torch.where(opacity >= _OPAQUE, image.distance.double().cpu() / opacity, math.inf)
+def _distance(image: CameraImage) -> Tensor:  # [H, W] metres along the ray; infinite where nothing is met
+    opacity = image.opacity
+    return torch.where(opacity >= _OPAQUE, image.distance.double() / opacity, math.inf)
 
 
 def _rectangle(
@@ -204,8 +198,8 @@ def _share_within(
     rendered: Tensor,  # [n] metres
 ) -> float | None:  # None if fewer than _LOOKED rays meet the middle of the box
     local = _in_box(origins, poses, k)
-    along = quat_rotate(quat_conjugate(poses.quaternions[0, k].detach().double()), directions)
-    half = 0.5 * tracks.sizes[k].double()
+    along = quat_rotate(quat_conjugate(poses.quaternions[0, k].detach().to(directions)), directions)
+    half = 0.5 * tracks.sizes[k].to(directions)
     first, last = _crossed(local, along, _MIDDLE * half)
     middle = (first <= last) & (last > 0)
     if int(middle.sum()) < _LOOKED:
@@ -229,8 +223,8 @@ def summary(found: dict[int, Beside]) -> dict[str, float]:
     of nothing is left out."""
     metrics: dict[str, float] = {}
     for distance, beside in found.items():
-        errors = np.concatenate([np.zeros(0), *beside.errors])
-        metrics |= {f"lidar_beside_{distance}m": float(np.median(errors))} if len(errors) else {}
+        errors = torch.cat(beside.errors) if beside.errors else torch.zeros(0)
+        metrics |= {f"lidar_beside_{distance}m": float(middle(errors).mean())} if len(errors) else {}
     for distance, beside in found.items():
-        metrics |= {f"boxes_beside_{distance}m": float(np.mean(beside.boxes))} if beside.boxes else {}
+        metrics |= {f"boxes_beside_{distance}m": sum(beside.boxes) / len(beside.boxes)} if beside.boxes else {}
     return metrics

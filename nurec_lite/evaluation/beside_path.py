@@ -11,7 +11,8 @@ from torch import Tensor
 
 from nurec_lite.capture.trajectory import shifted
 from nurec_lite.capture.types import Capture, ImageFrame
-from nurec_lite.evaluation.beside import DISTANCES, Beside, Measured, boxes_found, range_errors, rays_beside, summary
+from nurec_lite.evaluation.beside import DISTANCES, Beside, Measured, boxes_found, rays_beside, summary
+from nurec_lite.evaluation.metrics import range_errors
 from nurec_lite.evaluation.pictures import to_picture
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.scene.scene import Scene
@@ -74,8 +75,8 @@ class _Moment:
         self.stages, self.scene, self.capture, self.sign = stages, scene, capture, sign
         self.frame, moments = capture.images[image], capture.moments
         of = [i for i, moment in enumerate(moments.sweeps) if moment == moments.images[image]]
-        self.measured = {i: Measured.of(capture, i) for i in of}
         self.device = scene.sky.device
+        self.measured = {i: Measured.of(capture, i, self.device) for i in of}
 
     def images(self, found: dict[int, Beside]) -> Iterator[tuple[int, CameraImage]]:
         """The image from each distance. Adds the boxes that are found again."""
@@ -90,7 +91,7 @@ class _Moment:
         """Adds the errors of ranges."""
         shots = ((d, i) for i in self.measured for d in DISTANCES)
         for (d, rays), _, returns in render_views_in_batches(self.stages, self.scene, map(self._aimed, shots)):
-            found[d].errors.append(range_errors(rays, returns))
+            found[d].errors.append(range_errors(returns.median, rays.ranges))
 
     def _aimed(self, shot: tuple[int, int]) -> tuple[tuple[int, Sweep], LidarView]:
         d, i = shot

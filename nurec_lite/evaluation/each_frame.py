@@ -4,10 +4,10 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 from nurec_lite.base.left_out import LeftOut
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.types import Capture, Frame
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.batches import render_views_in_batches
@@ -30,14 +30,15 @@ class EachFrame:
         self,
         frames: Sequence[Frame],
         chosen: Sequence[int],
-        view: Callable[[int], tuple[Any, AnyView]],  # of a frame, after what belongs to it
+        view: Callable[[int, Any], tuple[Any, AnyView]],  # of a frame and its content, after what belongs to it
     ) -> Iterator[tuple[int, Any, Any, Any]]:  # index, what belongs to it, view, what is seen
-        """A frame that cannot be decoded is left out. If a launch of several fails, the frames that are left are looked at one by one."""
+        """Threads decode frames while those before them are rendered. A frame that cannot be decoded is left out. If a launch of several
+        fails, the frames that are left are looked at one by one."""
         waiting = list(chosen)
 
         def coming(some: Sequence[int]) -> Iterator[tuple[tuple[int, Any], AnyView]]:
-            for i in some:
-                made = self.left_out.tried(measuring(frames[i]), partial(view, i))
+            for i, content in in_threads(lambda i: (i, _content(frames[i])), some):
+                made = self.left_out.tried(measuring(frames[i]), lambda: view(i, _raised(content)))  # noqa: B023  called at once
                 if made is None:
                     waiting.remove(i)
                 else:
@@ -56,6 +57,20 @@ class EachFrame:
             log.debug("frames are looked at one by one", exc_info=error)
         for i in tuple(waiting):
             yield from self.left_out.tried(measuring(frames[i]), lambda: list(seen([i]))) or []  # noqa: B023  called at once
+
+
+def _content(frame: Any) -> Any:
+    """The decoded frame, or the error that it ends with."""
+    try:
+        return frame.load()
+    except Exception as error:
+        return error
+
+
+def _raised(content: Any) -> Any:
+    if isinstance(content, Exception):
+        raise content
+    return content
 
 
 def measuring(frame: Frame) -> str:

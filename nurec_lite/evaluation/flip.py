@@ -123,9 +123,15 @@ def _separable(
     across: tuple[float, ...],
     down: tuple[float, ...],  # as many weights
 ) -> Tensor:  # [n, 1, H, W]; the border is repeated beyond the images
-    half = len(across) // 2
-    rows = F.conv2d(F.pad(images, (half, half, 0, 0), mode="replicate"), images.new_tensor(across)[None, None, None])
-    return F.conv2d(F.pad(rows, (0, 0, half, half), mode="replicate"), images.new_tensor(down)[None, None, :, None])
+    half, channels = len(across) // 2, images.transpose(0, 1)  # images as channels: a GPU does not round these to TF32
+    line, column = images.new_tensor(across)[None, None, None], images.new_tensor(down)[None, None, :, None]
+    rows = _each(F.pad(channels, (half, half, 0, 0), mode="replicate"), line)
+    return _each(F.pad(rows, (0, 0, half, half), mode="replicate"), column).transpose(0, 1)
+
+
+def _each(channels: Tensor, filter: Tensor) -> Tensor:  # [1, n, H, W], [1, 1, h, w]
+    n = channels.shape[1]
+    return F.conv2d(channels, filter.expand(n, 1, -1, -1), groups=n)
 
 
 # ---- colours: [n, 3, H, W] each

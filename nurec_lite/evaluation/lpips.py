@@ -44,7 +44,8 @@ class Lpips:
         total = 0.0
         for (number, stride, padding), layer, weight in zip(_CONVOLUTIONS, self.layers, self.linear, strict=True):
             x = F.max_pool2d(x, 3, 2) if number in _POOLED else x
-            x = F.relu(F.conv2d(x, *layer, stride=stride, padding=padding))
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # or a GPU rounds to ten bits
+                x = F.relu(F.conv2d(x, *layer, stride=stride, padding=padding))
             unit = x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10)
             total += float(F.conv2d((unit[:1] - unit[1:]).square(), weight).mean())
         return total

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures a scene on frames of its capture, and keeps what a report shows of them."""
 
-import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +13,11 @@ from torch import Tensor
 
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.meter import Meter
-from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.types import Capture, Frame, ImageFrame
 from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
-from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics, as_unit
+from nurec_lite.evaluation.metrics import ImageMetrics, LidarMetrics, as_unit, decibel
 from nurec_lite.evaluation.perceptual import Perceptual
 from nurec_lite.evaluation.pictures import comparison, range_picture, save_png, to_picture
 from nurec_lite.geometry.lidar import Lidar, Sweep
@@ -138,35 +139,62 @@ def evaluate(
 def _measured_images(
     look: EachFrame, chosen: tuple[int, ...], metrics: ImageMetrics, depths: DepthMetrics, perceptual: Perceptual
 ) -> tuple[list[FrameFigures], list[DrawnImage]]:
-    capture, figures, images = look.capture, list[FrameFigures](), list[DrawnImage]()
+    capture, seen_images = look.capture, list[_SeenImage]()
     choice = partial(_drawn, capture.images, capture.moments.images, chosen, PICTURES)
     drawn = look.left_out.tried("The choice of images that are drawn", choice) or set()
-    for i, _, view, seen in look.at(capture.images, chosen, partial(_exposure, look.scene, capture)):
-        work = partial(_measure_image, look, i, view, seen, metrics, depths)
+    for i, truth, view, image in look.at(capture.images, chosen, partial(_exposure, look.scene, capture)):
+        work = partial(_measure_image, look, i, truth, view, image, metrics, depths)
         found = look.left_out.tried(measuring(capture.images[i]), work)
         if found is not None:
-            figures.append(found[0])
-            perceptual.add(as_unit(found[2]), as_unit(found[1]))
-            image = look.left_out.tried("A picture of an image", partial(_drawn_image, *found)) if i in drawn else None
-            images += [] if image is None else [image]
+            perceptual.add(as_unit(found.rendered), as_unit(found.truth))
+            seen_images.append(found if i in drawn else found.without_pictures())
         look.advance()
-    return figures, images
+    figures = _figures_of_images(capture, seen_images)
+    pairs = [(f, s) for f, s in zip(figures, seen_images, strict=True) if s.index in drawn]
+    images = [look.left_out.tried("A picture of an image", partial(_drawn_image, *pair)) for pair in pairs]
+    return figures, [image for image in images if image is not None]
+
+
+@dataclass(frozen=True)
+class _SeenImage:
+    """Figures of an image, on the device, so that the next one need not wait for them."""
+
+    index: int  # into the capture's images
+    values: Tensor  # [2] mean squared error and SSIM
+    depth: float | None  # metres, median error
+    truth: Tensor  # [H, W, 3] uint8 or 0 to 1
+    rendered: Tensor  # [H, W, 3] 0 to 1
+
+    def without_pictures(self) -> "_SeenImage":
+        return replace(self, truth=self.values, rendered=self.values)
+
+
+def _figures_of_images(capture: Capture, images: Sequence[_SeenImage]) -> list[FrameFigures]:
+    """Figures of all images, which come from the device in one copy."""
+    values = torch.stack([image.values for image in images]).tolist() if images else []
+    return [
+        FrameFigures(capture.images[s.index].sensor, capture.images[s.index].index, decibel(mse), structure, s.depth)
+        for s, (mse, structure) in zip(images, values, strict=True)
+    ]
 
 
 def _measured_sweeps(
     look: EachFrame, chosen: tuple[int, ...], metrics: LidarMetrics
 ) -> tuple[list[FrameFigures], list[DrawnSweep]]:
-    capture, figures, sweeps = look.capture, list[FrameFigures](), list[DrawnSweep]()
+    capture, medians, kept = look.capture, dict[int, Tensor](), dict[int, tuple[Sweep, LidarReturns]]()
     choice = partial(_drawn, capture.sweeps, capture.moments.sweeps, chosen, PICTURES // 2)
     drawn = look.left_out.tried("The choice of sweeps that are drawn", choice) or set()
-    for i, rays, _, returns in look.at(capture.sweeps, chosen, partial(_revolution, look.scene, capture)):
-        work = partial(_measure_sweep, capture, capture.sweeps[i], rays, returns, metrics)
-        sweep = look.left_out.tried(measuring(capture.sweeps[i]), work)
-        if sweep is not None:
-            figures.append(sweep.figures)
-            sweeps += [sweep] if i in drawn else []
+    for i, sweep, _, returns in look.at(capture.sweeps, chosen, partial(_revolution, look.scene, capture)):
+        median = look.left_out.tried(measuring(capture.sweeps[i]), partial(metrics.add, returns, sweep))
+        if median is not None:
+            medians[i] = median
+            kept |= {i: (sweep, returns)} if i in drawn else {}
         look.advance()
-    return figures, sweeps
+    values = torch.stack(list(medians.values())).tolist() if medians else []
+    frames = [capture.sweeps[i] for i in medians]
+    figures = [FrameFigures(f.sensor, f.index, lidar_median_abs_m=m) for f, m in zip(frames, values, strict=True)]
+    shown = [(f, *kept[i]) for i, f in zip(medians, figures, strict=True) if i in kept]
+    return figures, [DrawnSweep(f, s.to("cpu"), _to_cpu(r), capture.lidar(f.sensor)) for f, s, r in shown]
 
 
 def completed(scene: Scene, capture: Capture) -> Scene:
@@ -207,62 +235,41 @@ def _drawn(
     return {i for i in chosen if numbers[i] in shown}
 
 
-def _exposure(scene: Scene, capture: Capture, i: int) -> tuple[None, CameraView]:
-    return None, camera_view(capture, capture.images[i], scene.sky.device)
+def _exposure(scene: Scene, capture: Capture, i: int, truth: Tensor) -> tuple[Tensor, CameraView]:
+    return truth.to(scene.sky.device), camera_view(capture, capture.images[i], scene.sky.device)
 
 
-def _revolution(scene: Scene, capture: Capture, i: int) -> tuple[Sweep, LidarView]:
-    sweep = capture.sweeps[i].load()
+def _revolution(scene: Scene, capture: Capture, i: int, sweep: Sweep) -> tuple[Sweep, LidarView]:
+    sweep = sweep.to(scene.sky.device)
     return sweep, lidar_view(capture, capture.sweeps[i], sweep, scene.sky.device)
 
 
 def _measure_image(
     look: EachFrame,
     index: int,  # into the capture's images
+    truth: Tensor,  # [H, W, 3] on the device
     view: CameraView,
     image: CameraImage,
     metrics: ImageMetrics,
     depths: DepthMetrics,
-) -> tuple[FrameFigures, Tensor, Tensor]:  # and what was captured and rendered, [H, W, 3]
+) -> _SeenImage:
     frame = look.capture.images[index]
-    truth, rendered = frame.load(), as_seen(look.scene, look.capture, frame, image.colour).cpu()
-    decibel, structure = metrics.add(rendered, truth, look.capture, frame)
+    rendered = as_seen(look.scene, look.capture, frame, image.colour)
+    values = metrics.add(rendered, truth, look.capture, frame)
     error = look.left_out.tried("Lidar returns as depths of images", lambda: depths.add(image, view, index))
-    figures = FrameFigures(frame.sensor, frame.index, decibel, structure, error)
-    return figures, truth, rendered
+    return _SeenImage(index, values, error, truth, rendered)
 
 
-def _drawn_image(figures: FrameFigures, truth: Tensor, rendered: Tensor) -> DrawnImage:
-    return DrawnImage(figures, to_picture(truth), to_picture(rendered))
-
-
-def _measure_sweep(
-    capture: Capture, frame: SweepFrame, sweep: Sweep, rendered: LidarReturns, metrics: LidarMetrics
-) -> DrawnSweep:
-    returns, lidar = _to_cpu(rendered), capture.lidar(frame.sensor)
-    metrics.add(returns, sweep)
-    wrong = range_errors(sweep, returns)
-    median = float(np.median(wrong)) if len(wrong) else math.nan
-    figures = FrameFigures(frame.sensor, frame.index, lidar_median_abs_m=median)
-    return DrawnSweep(figures, sweep, returns, lidar)
-
-
-def range_errors(
-    sweep: Sweep,  # R rays
-    returns: LidarReturns,  # the same rays
-) -> np.ndarray:  # [rays that returned] metres
-    """Rays that never cross 0.5 count as 80 m, as in `LidarMetrics`."""
-    crossed = torch.where(returns.median > 0, returns.median, NEVER_CROSSED_M)
-    return (crossed - sweep.ranges).abs()[sweep.returned].numpy()
+def _drawn_image(figures: FrameFigures, seen: _SeenImage) -> DrawnImage:
+    return DrawnImage(figures, to_picture(seen.truth), to_picture(seen.rendered))
 
 
 def save_pictures(folder: Path, evaluation: Evaluation, left_out: LeftOut | None = None) -> None:
-    """The pictures, as PNG."""
+    """The pictures, as PNG, several at a time."""
     left_out = left_out or LeftOut()
-    for image in evaluation.images:
-        left_out.tried("A picture of an image", partial(_save_image, folder, image))
-    for sweep in evaluation.sweeps:
-        left_out.tried("A picture of a sweep", partial(_save_sweep, folder, sweep))
+    works = [("A picture of an image", partial(_save_image, folder, image)) for image in evaluation.images]
+    works += [("A picture of a sweep", partial(_save_sweep, folder, sweep)) for sweep in evaluation.sweeps]
+    deque(in_threads(lambda work: left_out.tried(*work), works), maxlen=0)
 
 
 def _save_image(folder: Path, image: DrawnImage) -> None:

@@ -2,9 +2,9 @@
 """Metrics of held-out images and sweeps; results are named as in `metrics.json`."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
+from nurec_lite.scene.neighbours import nearest
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training.losses import ssim
 
@@ -36,21 +37,21 @@ def psnr(
     target: Tensor,  # [..., 3] uint8 or 0 to 1
 ) -> float:  # decibel
     """-10 log10 of the mean squared error over pixels and channels."""
-    return _decibel(float((as_unit(rendered.detach()) - as_unit(target)).double().square().mean()))
+    return decibel(float((as_unit(rendered.detach()) - as_unit(target)).double().square().mean()))
 
 
-def _decibel(mse: float) -> float:
+def decibel(mse: float) -> float:
     return -10 * math.log10(max(mse, _MSE_FLOOR))
 
 
 class ImageMetrics:
-    """PSNR and SSIM (means over images), and PSNR inside the boxes of moving actors."""
+    """PSNR and SSIM (means over images), and PSNR inside the boxes of moving actors. Nothing waits for the device before `summary`."""
 
     def __init__(self, left_out: LeftOut | None = None) -> None:
         self._left_out = left_out or LeftOut()
-        self._psnr: list[float] = []
-        self._ssim: list[float] = []
-        self._actors: dict[str, tuple[float, int]] = {}  # id -> sum of squared errors, number of values
+        self._images: list[Tensor] = []  # [2] float64: mean squared error and SSIM, NaN where it failed
+        self._actors: dict[str, list[tuple[Tensor, int]]] = {}  # id -> sum of squared errors, number of values
+        self._moving: tuple[Tracks, list[int]] | None = None
 
     def add(
         self,
@@ -58,15 +59,14 @@ class ImageMetrics:
         target: Tensor,  # [H, W, 3] uint8 or 0 to 1
         capture: Capture,  # whose tracks tell where actors are
         frame: ImageFrame,  # by a camera of that size
-    ) -> tuple[float, float]:  # PSNR in decibel and SSIM of this image
+    ) -> Tensor:  # [2] float64, on the render's device: mean squared error and SSIM of this image
         rendered, target = as_unit(rendered.detach()), as_unit(target.to(rendered.device))
-        decibel = psnr(rendered, target)
-        self._psnr.append(decibel)
-        structure = self._left_out.tried("SSIM", lambda: float(ssim(rendered, target)))
-        self._ssim += [] if structure is None else [structure]
         squared = (rendered - target).double().square()
+        structure = self._left_out.tried("SSIM", lambda: ssim(rendered, target).double())
+        structure = squared.new_tensor(math.nan) if structure is None else structure
+        self._images.append(torch.stack([squared.mean(), structure]))
         self._left_out.tried("PSNR of moving actors", lambda: self._add_actors(squared, capture, frame))
-        return decibel, math.nan if structure is None else structure
+        return self._images[-1]
 
     def _add_actors(
         self,
@@ -74,21 +74,29 @@ class ImageMetrics:
         capture: Capture,
         frame: ImageFrame,
     ) -> None:
-        for name, (rows, columns) in actor_crops(capture.tracks, capture.camera(frame.sensor), frame).items():
-            total, count = self._actors.get(name, (0.0, 0))
+        tracks = capture.tracks
+        if self._moving is None or self._moving[0] is not tracks:
+            self._moving = tracks, moving_tracks(tracks)
+        for name, (rows, columns) in actor_crops(tracks, capture.camera(frame.sensor), frame, self._moving[1]).items():
             crop = squared[rows, columns]
-            self._actors[name] = (total + float(crop.sum()), count + crop.numel())
+            self._actors.setdefault(name, []).append((crop.sum(), crop.numel()))
 
     def summary(self) -> dict[str, Any]:
         """`psnr`, `ssim`: means over images. `psnr_per_actor`: of the squared errors of all crops of an actor together;
         `psnr_actors`: their mean over actors. A mean of nothing is NaN."""
-        per_actor = {name: _decibel(total / count) for name, (total, count) in self._actors.items()}
+        errors, structures = zip(*torch.stack(self._images).tolist(), strict=True) if self._images else ((), ())
+        per_actor = {name: decibel(_pooled(crops)) for name, crops in self._actors.items()}
         return {
-            "psnr": _mean(self._psnr),
-            "ssim": _mean(self._ssim),
+            "psnr": _mean([decibel(mse) for mse in errors]),
+            "ssim": _mean([value for value in structures if not math.isnan(value)]),
             "psnr_actors": _mean(list(per_actor.values())),
             "psnr_per_actor": per_actor,
         }
+
+
+def _pooled(crops: list[tuple[Tensor, int]]) -> float:
+    """Mean of all values of some crops."""
+    return float(torch.stack([total for total, _ in crops]).sum()) / sum(count for _, count in crops)
 
 
 def moving_tracks(tracks: Tracks) -> list[int]:
@@ -103,13 +111,14 @@ def actor_crops(
     tracks: Tracks,
     camera: Camera,
     frame: ImageFrame,
+    moving: list[int] | None = None,  # the tracks that move; None: to be found
 ) -> dict[str, tuple[slice, slice]]:  # track id -> rows and columns
     """Bounding rectangles, in the image, of the boxes of moving actors at its mid time. Actors behind others count too."""
-    moving = moving_tracks(tracks)
     corners, valid = box_corners(tracks, frame.time_mid)
+    shown = [k for k in (moving_tracks(tracks) if moving is None else moving) if valid[k]]
+    places, depths = project_world_points(camera, frame, corners[shown].flatten(0, 1))
     crops = {}
-    for k in (k for k in moving if valid[k]):
-        pixels, depth = project_world_points(camera, frame, corners[k])
+    for k, pixels, depth in zip(shown, places.view(-1, 8, 2), depths.view(-1, 8), strict=True):
         columns, rows = (_span(pixels[:, axis], size) for axis, size in enumerate((camera.width, camera.height)))
         area = max(0, rows.stop - rows.start) * max(0, columns.stop - columns.start)
         if bool((depth > ACTOR_DEPTH_M).all()) and area >= ACTOR_PIXELS:
@@ -141,27 +150,28 @@ class LidarMetrics:
 
     def __init__(self, left_out: LeftOut | None = None) -> None:
         self._left_out = left_out or LeftOut()
-        self._absolute: list[np.ndarray] = []  # [rays that returned] metres, a sweep; kept for the median
+        self._absolute: list[Tensor] = []  # [rays that returned] metres, a sweep; kept for the median
         self._opaque, self._intensity, self._drop = _Mean(), _Mean(), _Mean()
-        self._chamfer: list[float] = []  # metres, a sweep
+        self._chamfer: list[Tensor] = []  # [] metres, a sweep
 
     def add(
         self,
         returns: LidarReturns,  # of R rays
-        sweep: Sweep,  # the same rays
-    ) -> None:
-        hit = _numpy(sweep.returned)
-        median, drop, ranges = _numpy(returns.median), _numpy(returns.drop), _numpy(sweep.ranges)
-        self._absolute.append(np.abs(np.where(median > 0, median, NEVER_CROSSED_M) - ranges)[hit].astype(np.float32))
-        self._opaque.add(_numpy(returns.opacity)[hit] >= 0.5)
-        self._intensity.add((_numpy(returns.intensity) - _numpy(sweep.intensities))[hit].astype(np.float64) ** 2)
+        sweep: Sweep,  # the same rays, on the same device
+    ) -> Tensor:  # [] metres, float64: median range error of this sweep, NaN if nothing returned
+        hit, (intensity, drop) = sweep.returned, (values.detach() for values in returns.values())
+        median, opacity = returns.median.detach(), returns.opacity.detach()
+        self._absolute.append(range_errors(median, sweep.ranges)[hit])
+        self._opaque.add((opacity >= 0.5)[hit])
+        self._intensity.add((intensity - sweep.intensities)[hit].double().square())
         self._drop.add((drop > 0.5) == ~hit)
         seen = (drop <= 0.5) & (median > 0)
-        if hit.any():
-            directions = _numpy(sweep.directions)
-            predicted, measured = (median[:, None] * directions)[seen], (ranges[:, None] * directions)[hit]
+        if len(self._absolute[-1]):
+            predicted = (median[:, None] * sweep.directions)[seen]
+            measured = (sweep.ranges[:, None] * sweep.directions)[hit]
             found = self._left_out.tried("The Chamfer distance", lambda: chamfer(predicted, measured))
             self._chamfer += [] if found is None else [found]
+        return middle(self._absolute[-1]).mean()
 
     def summary(self) -> dict[str, float]:
         """`lidar_median_abs_m`, `lidar_mean_abs_m`, `lidar_median_sq_m2`: errors of the rendered median range over all rays that
@@ -169,15 +179,16 @@ class LidarMetrics:
         `lidar_opacity_half`: share of these rays with an opacity of at least 0.5. `intensity_rmse`: over these rays.
         `drop_accuracy`: share of all rays with (drop > 0.5) == not returned. `chamfer_m`: see `chamfer`; mean over sweeps.
         What nothing was measured for is NaN."""
-        absolute = _joined(self._absolute).astype(np.float64)
+        absolute = torch.cat(self._absolute) if self._absolute else torch.zeros(0)
+        low, high = middle(absolute).tolist()
         return {
-            "lidar_median_abs_m": float(np.median(absolute)) if len(absolute) else math.nan,
-            "lidar_mean_abs_m": _mean(absolute),
-            "lidar_median_sq_m2": float(np.median(absolute**2)) if len(absolute) else math.nan,
+            "lidar_median_abs_m": (low + high) / 2,
+            "lidar_mean_abs_m": float(absolute.double().mean()),
+            "lidar_median_sq_m2": (low**2 + high**2) / 2,
             "lidar_opacity_half": self._opaque.value,
             "intensity_rmse": math.sqrt(self._intensity.value),
             "drop_accuracy": self._drop.value,
-            "chamfer_m": _mean(self._chamfer),
+            "chamfer_m": _mean(torch.stack(self._chamfer).tolist()) if self._chamfer else math.nan,
         }
 
 
@@ -185,32 +196,50 @@ class _Mean:
     """Mean of values that come in parts; NaN where there are none."""
 
     def __init__(self) -> None:
-        self._total, self._count = 0.0, 0
+        self._totals: list[Tensor] = []
+        self._count = 0
 
-    def add(self, values: np.ndarray) -> None:
-        self._total, self._count = self._total + float(values.sum()), self._count + len(values)
+    def add(self, values: Tensor) -> None:
+        self._totals.append(values.sum(dtype=torch.float64))
+        self._count += len(values)
 
     @property
     def value(self) -> float:
-        return self._total / self._count if self._count else math.nan
+        return float(torch.stack(self._totals).sum()) / self._count if self._count else math.nan
+
+
+def range_errors(
+    median: Tensor,  # [R] metres, rendered; 0 for rays that never cross 0.5, which count as 80 m
+    ranges: Tensor,  # [R] metres, measured
+) -> Tensor:  # [R] metres
+    return (torch.where(median > 0, median, NEVER_CROSSED_M) - ranges).abs()
+
+
+def middle(
+    values: Tensor,  # [n]
+) -> Tensor:  # [2] float64, the same twice if n is odd: their mean is the median; NaN if there are none
+    n = len(values)
+    if n == 0:
+        return values.new_full((2,), math.nan, dtype=torch.float64)
+    low, high = (values.kthvalue(k).values for k in ((n + 1) // 2, n // 2 + 1))
+    return torch.stack([low, high]).double()
 
 
 def chamfer(
-    predicted: np.ndarray,  # [n, 3] metres
-    measured: np.ndarray,  # [m, 3] metres, m > 0
-) -> float:  # metres; infinite if nothing is predicted
+    predicted: Tensor,  # [n, 3] metres
+    measured: Tensor,  # [m, 3] metres, m > 0
+) -> Tensor:  # [] metres, float64; infinite if nothing is predicted
     """Mean distance of a predicted point to the nearest measured one plus that of a measured point to the nearest predicted one.
 
     Of a sweep: the points, in the lidar's frame, of rays predicted to return (drop <= 0.5 and the transmittance crosses 0.5)
     against those of rays that did. Papers differ: some square the distances, some halve the sum, some cut off far points.
     """
     if len(predicted) == 0:
-        return math.inf
-    from scipy.spatial import cKDTree  # 0.3 s, which a start does without
-
-    there = cKDTree(measured).query(predicted, workers=-1)[0].mean()
-    back = cKDTree(predicted).query(measured, workers=-1)[0].mean()
-    return float(there + back)
+        return measured.new_tensor(math.inf, dtype=torch.float64)
+    predicted, measured = predicted.double(), measured.double()
+    there, _ = nearest(predicted, measured, 1, exact=True)
+    back, _ = nearest(measured, predicted, 1, exact=True)
+    return there.mean() + back.mean()
 
 
 def to_json(value: Any) -> Any:
@@ -222,13 +251,5 @@ def to_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _mean(values: "list[float] | np.ndarray") -> float:
-    return float(np.mean(values)) if len(values) else math.nan
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _numpy(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().numpy()
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if len(values) else math.nan

@@ -61,8 +61,9 @@ class Bar:
 def to_picture(
     image: Tensor | np.ndarray,  # [H, W, 3] uint8, or floating point 0 to 1 (clipped)
 ) -> np.ndarray:  # [H, W, 3] uint8
-    tensor = torch.as_tensor(image).detach().cpu()
-    return tensor.numpy() if tensor.dtype == torch.uint8 else (as_unit(tensor) * 255).round().to(torch.uint8).numpy()
+    tensor = torch.as_tensor(image).detach()
+    pixels = tensor if tensor.dtype == torch.uint8 else (as_unit(tensor) * 255).round().to(torch.uint8)
+    return pixels.cpu().numpy()
 
 
 def comparison(

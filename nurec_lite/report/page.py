@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from nurec_lite.base.aside import Aside
 from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.beside import beside
@@ -23,31 +24,41 @@ _SECTIONS: dict[str, Callable[[Report], str]] = {  # by what a sentence calls th
 def page(report: Report) -> str:
     """HTML that needs no other file and no network; whatever comes from outside is escaped. A section that fails is left out, which the
     first section says."""
+    return _page(report, _sections(report))
+
+
+def _sections(report: Report) -> list[str]:
+    """Head and sections, without the first one, which names those that failed."""
     tried = report.left_out.tried
     title = f"<header><h1>{escaped(report.capture)}</h1></header>"
     head = tried("The head of the report", partial(header, report)) or title
     rest = [tried(f"The section {name} of the report", partial(part, report)) or "" for name, part in _SECTIONS.items()]
+    return [head, *rest]
+
+
+def _page(report: Report, sections: list[str]) -> str:
+    head, *rest = sections
     return document(report.capture, head, "".join((odd(report), *rest)))
 
 
-def write_results(out: Path, report: Report) -> None:
-    """frames.csv, if frames were measured, report.html and metrics.json, as many of them as can be written. metrics.json comes last:
-    with it the results are complete, and it names the parts that failed."""
+def write_results(out: Path, report: Report, pictures: Callable[[], None] = lambda: None) -> None:
+    """Pictures, which are written while the report is made; frames.csv, if frames were measured; report.html and metrics.json: as many of
+    them as can be written. metrics.json comes last: with it the results are complete, and it names the parts that failed."""
+    tried = report.left_out.tried
 
     def write_table() -> None:
         if report.evaluation is not None:
             write_frames(out / "frames.csv", report.evaluation.frames)
 
-    def write_page() -> None:
-        write_text(out / "report.html", page(report))
-
     def write_figures() -> None:
         findings = {"findings": report.findings} if report.findings or "findings" in report.metrics else {}
         write_metrics(out / "metrics.json", report.metrics | findings)
 
-    tried = report.left_out.tried
-    all_tried(
-        lambda: tried("The table frames.csv", write_table),
-        lambda: tried("The report", write_page),
-        write_figures,
-    )
+    with Aside(pictures) as drawn:
+        sections = _sections(report)
+        all_tried(
+            drawn.result,
+            lambda: tried("The table frames.csv", write_table),
+            lambda: tried("The report", lambda: write_text(out / "report.html", _page(report, sections))),
+            write_figures,
+        )

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from nurec_lite.base.pool import in_threads
 from nurec_lite.evaluation.measure import DrawnImage, DrawnSweep, FrameFigures
 from nurec_lite.evaluation.pictures import COLOUR_ERROR, ERROR_MAP, MEASURED, RENDERED, Bar
 from nurec_lite.report.charts import Mark, line_chart
@@ -33,7 +34,7 @@ def images(report: Report) -> str:
     if not drawn:
         return ""
     note = f"Some of the {report.measured}: ground truth left of the line, render right of it; drag the line or the slider."
-    return section("images", "Images", "".join(map(_image, drawn)), note)
+    return section("images", "Images", "".join(in_threads(_image, drawn)), note)
 
 
 def _image(drawn: DrawnImage) -> str:
@@ -62,7 +63,7 @@ def sweeps(report: Report) -> str:
     if not drawn:
         return ""
     note = "Range maps: a row a beam, the highest on top; straight ahead in the middle, backwards at both ends; black: no return."
-    return section("lidar", "Lidar", "".join(map(_sweep, drawn)), note)
+    return section("lidar", "Lidar", "".join(in_threads(_sweep, drawn)), note)
 
 
 def _sweep(drawn: DrawnSweep) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lidar_returns import seen_returns
 from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_scene
 
 import nurec_lite.evaluate
@@ -23,10 +22,9 @@ from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import DataConfig
-from nurec_lite.evaluation.measure import PICTURES, _drawn, evaluate, frames_of, held_out, image_of, range_errors
-from nurec_lite.evaluation.metrics import psnr, to_json
+from nurec_lite.evaluation.measure import PICTURES, _drawn, evaluate, frames_of, held_out, image_of
+from nurec_lite.evaluation.metrics import psnr, range_errors, to_json
 from nurec_lite.evaluation.trained import trained_on
-from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.train import run
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
@@ -94,10 +92,7 @@ def test_nothing_is_drawn_of_nothing() -> None:
 
 
 def test_a_ray_that_meets_nothing_counts_as_80_m() -> None:
-    median, ranges, hit = torch.tensor([0.0, 5.0, 7.0]), torch.tensor([30.0, 6.0, 0.0]), torch.tensor([1, 1, 0]) > 0
-    returns = seen_returns(median, median, median, median, median)
-    sweep = Sweep(torch.zeros(3, 3), ranges, ranges, ranges.double(), torch.zeros(3).long(), hit)
-    assert range_errors(sweep, returns).tolist() == [50, 1]
+    assert range_errors(torch.tensor([0.0, 5.0]), torch.tensor([30.0, 6.0])).tolist() == [50, 1]
 
 
 def test_no_frames_give_nan() -> None:

@@ -2,11 +2,13 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from lidar_returns import seen_returns
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from nurec_lite.capture.types import Capture, ImageFrame
@@ -24,6 +26,8 @@ from nurec_lite.evaluation.metrics import (
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene import neighbours
+from nurec_lite.scene.neighbours import nearest_by_cells
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training.losses import ssim
 
@@ -226,10 +230,10 @@ def test_median_of_an_even_number_of_rays() -> None:
 
 def test_chamfer_by_hand() -> None:
     """Predicted 0 and 3, measured 1 (on one axis): there (1 + 2) / 2, back 1."""
-    points = np.array([[0.0, 0, 0], [3, 0, 0]])
-    assert chamfer(points, np.array([[1.0, 0, 0]])) == pytest.approx(2.5)
+    points = torch.tensor([[0.0, 0, 0], [3, 0, 0]])
+    assert float(chamfer(points, torch.tensor([[1.0, 0, 0]]))) == pytest.approx(2.5)
     assert chamfer(points, points) == 0
-    assert chamfer(np.zeros((0, 3)), points) == math.inf
+    assert chamfer(torch.zeros(0, 3), points) == math.inf
 
 
 def test_chamfer_is_of_predicted_returns_and_a_mean_over_sweeps() -> None:
@@ -252,3 +256,27 @@ def test_results_are_plain_floats() -> None:
     images.add(torch.zeros(40, 60, 3), torch.zeros(40, 60, 3), capture_of(tracks_of(a=DRIVING)), frame_at(0.5))
     results = metrics.summary() | images.summary()
     assert {type(value) for key, value in results.items() if key != "psnr_per_actor"} == {float}
+
+
+def test_a_real_sized_sweep_has_the_figures_that_numpy_and_a_tree_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of a GPU, by cells, on the CPU: also where points lie far from all others."""
+    torch.manual_seed(0)
+    n = 4000
+    directions = torch.nn.functional.normalize(torch.randn(n, 3) * torch.tensor([1.0, 1.0, 0.2]), dim=1)
+    ranges = (5 + 40 * torch.rand(n)) * (torch.rand(n) > 0.2)
+    median = (ranges + 0.3 * torch.randn(n) + 30 * (torch.rand(n) > 0.98)) * (torch.rand(n) > 0.1)
+    drop, intensity = torch.rand(n), torch.rand(n)
+    sweep = Sweep(directions, ranges, torch.rand(n), torch.zeros(n, dtype=F64), torch.zeros(n).long(), ranges > 0)
+    monkeypatch.setattr(neighbours, "ALL_PAIRS", 10_000)
+    monkeypatch.setattr(neighbours, "nearest_by_tree", partial(nearest_by_cells, exact=True))
+    metrics = LidarMetrics()
+    metrics.add(seen_returns(median, median, intensity, drop, torch.rand(n)), sweep)
+    found, hit = metrics.summary(), sweep.returned.numpy()
+    wrong = np.abs(np.where(median > 0, median, 80.0) - ranges.numpy())[hit]
+    points = directions.numpy() * ranges.numpy()[:, None], directions.numpy() * median.numpy()[:, None]
+    a, b = points[0][hit], points[1][((drop <= 0.5) & (median > 0)).numpy()]
+    distance = cKDTree(a).query(b)[0].mean() + cKDTree(b).query(a)[0].mean()
+    assert found["chamfer_m"] == pytest.approx(distance, abs=1e-6)
+    assert found["lidar_median_abs_m"] == pytest.approx(np.median(wrong), abs=1e-6)
+    assert found["lidar_median_sq_m2"] == pytest.approx(np.median(wrong**2), abs=1e-5)
+    assert found["lidar_mean_abs_m"] == pytest.approx(wrong.mean(), abs=1e-6)
