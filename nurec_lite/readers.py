@@ -9,6 +9,7 @@ from pathlib import Path
 from nurec_lite.base.aside import Aside
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.paths import resource
+from nurec_lite.base.ranges import span
 from nurec_lite.bounds import KINDS
 from nurec_lite.capture.argoverse2.read import read_argoverse2
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
@@ -78,9 +79,10 @@ def read_capture(
     source: Capture | None = None,  # made in Python; None: what the configuration names is read
 ) -> Capture:
     """The capture without a split."""
-    capture = _within(_read(config) if source is None else _chosen(source, config), config)
-    name = str(config.root or BUNDLED) if source is None else source.name
-    check_capture(capture, name)
+    with span("read"):
+        capture = _within(_read(config) if source is None else _chosen(source, config), config)
+        name = str(config.root or BUNDLED) if source is None else source.name
+        check_capture(capture, name)
     with Aside(lambda: _completed(capture, config, name, origin, known)) as completed:
         meanwhile()
         return completed.result()
@@ -89,8 +91,10 @@ def read_capture(
 def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin | None, known: Known) -> Capture:
     """The capture with the poses and the tracks of its use."""
     if config.kind != "bundled":  # whose poses are those that it was simulated with
-        capture = posed(capture, config.poses.source, known.path)
-    return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
+        with span("poses"):
+            capture = posed(capture, config.poses.source, known.path)
+    with span("tracks"):
+        return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
 
 
 def _chosen(capture: Capture, config: DataConfig) -> Capture:

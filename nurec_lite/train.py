@@ -26,7 +26,9 @@ from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
 from nurec_lite.base.memory import memory_for, peak_bytes
 from nurec_lite.base.paths import resource
+from nurec_lite.base.phases import phases
 from nurec_lite.base.progress import seconds_since_start
+from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, known_checks
 from nurec_lite.capture.checks.starts import Start
@@ -88,7 +90,8 @@ def run(
     with locked(Path(config.out)):
         config, content = _start(config, given)
         check_budget(config)
-        return _fitted(config, content, source)
+        with phases(config.train.timing):
+            return _fitted(config, content, source)
 
 
 def _start(config: Config, given: Given) -> tuple[Config, dict[str, Any] | None]:
@@ -128,34 +131,41 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
     out, device = Path(config.out), choose_device(config.device)
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
         known = Known() if content is None else known_of(content)
-        begin = partial(begin_stages, config.ops, device, config.render, config.opt)
-        capture = open_capture(config.data, known=known, meanwhile=begin, source=source)
+        begin = in_span("device and kernels", partial(begin_stages, config.ops, device, config.render, config.opt))
+        with span("capture"):
+            capture = open_capture(config.data, known=known, meanwhile=begin, source=source)
     digest = _same_capture(capture, config, content)
     checks = _checks(capture, config, content)
-    with checks.first():
+    with checks.first(), span("stages"):
         base = base_stages(config.ops, device, config.render)  # compiles kernels
         stages = build_stages(config.opt, base)
     left_out = LeftOut()
     try:
         with checks.first():
-            state = _made(stages, config, capture, device, content, digest, checks.starts)
-            doubts = checks.doubts()
+            with span("first scene"):
+                state = _made(stages, config, capture, device, content, digest, checks.starts)
+            with span("checks"):
+                doubts = checks.doubts()
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
         _own(config, doubts)
         with tensorboard(config, state.history) as scalars:
             if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
-                train(stages, state, out / CHECKPOINT)
+                with span("training and checkpoint"):
+                    train(stages, state, out / CHECKPOINT)
             metrics = _counters(state)
-            evaluation, problem = _measured(stages, state, left_out) if config.train.evaluate else (None, None)
+            with span("measure"):
+                evaluation, problem = _measured(stages, state, left_out) if config.train.evaluate else (None, None)
             if evaluation is not None:
                 metrics = evaluation.metrics | metrics
                 write_scalars = partial(scalars, state.step, evaluation.metrics)
                 left_out.tried("Writing scalars for TensorBoard", write_scalars)
-            metrics["findings"] = found = _found(capture, state, evaluation, doubts, left_out)
+            with span("findings"):
+                metrics["findings"] = found = _found(capture, state, evaluation, doubts, left_out)
     finally:
         left_out.tried("Closing the options", stages.close)
-    _write(config, capture, evaluation, metrics, state.history.rows, device, problem, left_out)
+    with span("report"):
+        _write(config, capture, evaluation, metrics, state.history.rows, device, problem, left_out)
     return metrics | {"findings": [*found, *left_out.sentences]}
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.meter import Meter
 from nurec_lite.base.pool import in_threads
+from nurec_lite.base.ranges import span
 from nurec_lite.capture.types import Capture, Frame, ImageFrame
 from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
@@ -117,8 +118,10 @@ def evaluate(
     perceptual = Perceptual(seconds / 2, len(frames.images), scene.sky.device, left_out)
     with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter:
         look = EachFrame(stages, scene, capture, left_out, meter.advance)
-        figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics, perceptual)
-        of_sweeps, sweeps = _measured_sweeps(look, rendered, lidar_metrics)
+        with span("images"):
+            figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics, perceptual)
+        with span("sweeps"):
+            of_sweeps, sweeps = _measured_sweeps(look, rendered, lidar_metrics)
     chosen = [*(capture.images[i] for i in frames.images), *(capture.sweeps[i] for i in rendered)]
     if chosen and not (figures or of_sweeps):
         raise left_out.errors[measuring(chosen[0])]
@@ -128,7 +131,8 @@ def evaluate(
         metrics |= left_out.tried("A summary of the figures", summary) or {}
     by_camera = partial(as_seen, scene, capture)
     work = partial(measure_beside, stages, scene, capture, frames.images, seconds / 2, by_camera)
-    beside, drawn = left_out.tried("Measuring from beside the path", work) or ({}, None)
+    with span("beside"):
+        beside, drawn = left_out.tried("Measuring from beside the path", work) or ({}, None)
     metrics |= beside | ({"notes": perceptual.notes} if perceptual.notes else {})
     evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)
     if pictures is not None:

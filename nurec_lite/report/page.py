@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nurec_lite.base.aside import Aside
 from nurec_lite.base.files import all_tried, write_text
+from nurec_lite.base.ranges import in_span
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.beside import beside
 from nurec_lite.report.content import Report
@@ -54,7 +55,7 @@ def write_results(out: Path, report: Report, pictures: Callable[[], None] = lamb
         findings = {"findings": report.findings} if report.findings or "findings" in report.metrics else {}
         write_metrics(out / "metrics.json", report.metrics | findings)
 
-    with Aside(pictures) as drawn:
+    with Aside(in_span("pictures", pictures)) as drawn:
         sections = _sections(report)
         all_tried(
             drawn.result,
