@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the seconds of a run go, from the start of the process to the report: its ranges outside of steps, by the host's clock."""
+"""The seconds of a run, from the start of the process to the report: its ranges outside of steps, by the host's clock."""
 
 import logging
 from collections import defaultdict
