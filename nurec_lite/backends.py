@@ -67,7 +67,7 @@ def build_stages(
 ) -> Stages:
     """The stages with all options applied; OptionError names what is wrong."""
     stages = base or reference_stages()
-    options = _expand_all(options, stages)
+    options = _for_ranks(_expand_all(options, stages), stages.ranks)
     modules = {name: _module(name) for name in options}
     for name, module in modules.items():
         _check(name, module, tuple(options), stages)
@@ -75,6 +75,14 @@ def build_stages(
         stages = module.apply(stages, **_parameters(name, module, options[name] or {}))
         log.info("option %s (%s)", name, module.CLASS)
     return stages
+
+
+def _for_ranks(options: dict[str, dict[str, Any]], ranks: int) -> dict[str, dict[str, Any]]:
+    """Without `batch`, each of several ranks learns from an image and a sweep a step."""
+    if ranks == 1 or "batch" in options:
+        return options
+    log.info("%d ranks: a step learns from as many images and sweeps, as by opt.batch.images=%d", ranks, ranks)
+    return options | {"batch": parameters_of("batch") | {"images": ranks, "sweeps": ranks}}
 
 
 def _parameters(name: str, module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,10 @@ from nurec_lite.base.lock import locked
 from nurec_lite.base.memory import memory_for, peak_bytes
 from nurec_lite.base.paths import resource
 from nurec_lite.base.phases import phases
+from nurec_lite.base.place import place_of
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
+from nurec_lite.base.ranks import begin, own_device, present
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, known_checks
 from nurec_lite.capture.checks.starts import Start
@@ -50,6 +52,7 @@ from nurec_lite.training.history import Row
 from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.loop import spent, train
 from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
+from nurec_lite.training.spread import exchanged, exchanging, spread, with_scene_of_first
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import check_same_configuration, make_state
 from nurec_lite.training.state import TrainState
@@ -86,12 +89,20 @@ def run(
     """The whole job, in a folder that is its own: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json
     holds."""
     check_tensorboard(config)
+    ranks = begin(config.device)
+    config = replace(config, out=ranks.share(config.out))
+    if not ranks.first:
+        return _begun(config, given, source)
     take_run(config.out)
     with locked(Path(config.out)):
-        config, content = _start(config, given)
-        check_budget(config)
-        with phases(config.train.timing):
-            return _fitted(config, content, source)
+        return _begun(config, given, source)
+
+
+def _begun(config: Config, given: Given, source: Capture | None) -> dict[str, object]:
+    config, content = _start(config, given)
+    check_budget(config)
+    with phases(config.train.timing):
+        return _fitted(config, content, source)
 
 
 def _start(config: Config, given: Given) -> tuple[Config, dict[str, Any] | None]:
@@ -113,6 +124,8 @@ def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | No
             return _run(config, content, source)
         except OutOfMemoryError as error:
             said, gaussians = str(error), error.gaussians
+            if present().size > 1:
+                break
         content = None  # the scene of the run that failed is freed
         gc.collect()
         torch.cuda.empty_cache()
@@ -122,13 +135,14 @@ def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | No
         begin = config.train.resume
         config, less = smaller(config, gaussians, resumed=begin is not None)
         log.warning("%s; tried again from %s with %s", said, begin or "the start", less)
+    tried = "" if present().size > 1 else ", and less of them did not help"
     raise UserError(
-        f"{said}, and less of them did not help; give smaller model.*, density.cap and train.lidar_rays, or a larger data.downscale"
+        f"{said}{tried}; give smaller model.*, density.cap and train.lidar_rays, or a larger data.downscale"
     )
 
 
 def _run(config: Config, content: dict[str, Any] | None, source: Capture | None) -> dict[str, object]:
-    out, device = Path(config.out), choose_device(config.device)
+    out, device, ranks = Path(config.out), choose_device(own_device(config.device)), present()
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
         known = Known() if content is None else known_of(content)
         begin = in_span("device and kernels", partial(begin_stages, config.ops, device, config.render, config.opt))
@@ -138,22 +152,28 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
     checks = _checks(capture, config, content)
     with checks.first(), span("stages"):
         base = base_stages(config.ops, device, config.render)  # compiles kernels
-        stages = build_stages(config.opt, base)
+        stages = spread(build_stages(config.opt, exchanging(base, ranks)), ranks)
     left_out = LeftOut()
     try:
         with checks.first():
             with span("first scene"):
                 state = _made(stages, config, capture, device, content, digest, checks.starts)
+                if ranks.size > 1 and content is None:
+                    state = with_scene_of_first(state, ranks)
             with span("checks"):
                 doubts = checks.doubts()
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
-        _own(config, doubts)
+        if ranks.first:
+            _own(config, doubts)
         with tensorboard(config, state.history) as scalars:
             if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
                 with span("training and checkpoint"):
                     train(stages, state, out / CHECKPOINT)
-            metrics = _counters(state)
+            ranks.leave()
+            if not ranks.first:
+                return {}
+            metrics = _counters(state) | exchanged(stages)
             with span("measure"):
                 evaluation, problem = _measured(stages, state, left_out) if config.train.evaluate else (None, None)
             if evaluation is not None:
@@ -179,7 +199,10 @@ def _same_capture(capture: Capture, config: Config, content: dict[str, Any] | No
 
 
 def _checks(capture: Capture, config: Config, content: dict[str, Any] | None) -> BegunChecks:
-    """A run that goes on with the same capture has its doubts from its folder, and corrections of cameras from its checkpoint."""
+    """A run that goes on with the same capture has its doubts from its folder, and corrections of cameras from its checkpoint. One rank
+    compares sensors for all."""
+    if not present().first:
+        return known_checks([])
     resume, data = config.train.resume, to_dict(config)["data"]
     known = {} if content is None else content["config"]["data"]
     if resume is not None and all(data[key] == value for key, value in known.items() if key in data):
@@ -294,6 +317,8 @@ def main(composed: DictConfig) -> None:
         if config.out not in (given.removeprefix("out=") for given in overrides()):  # else the first line said it
             log.info("results go to %s", config.out)
         metrics = run(config, overrides())
+        if not place_of().first:
+            return
         from nurec_lite.evaluation.results import table
 
         names = sorted(p.name for p in Path(config.out).iterdir() if not p.name.startswith("."))

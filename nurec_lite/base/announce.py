@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from nurec_lite.base.place import prints
 from nurec_lite.base.streams import endure
 
 _DOES = {
@@ -25,7 +26,7 @@ def announce(
     words: Sequence[str],  # the command line: python -m nurec_lite.VERB KEY=VALUE ... or python -m nurec_lite VERB ...
 ) -> None:
     line = first_line(words)
-    if line is not None:
+    if line is not None and prints():
         endure()
         print(line, flush=True)
 

@@ -52,6 +52,11 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
+def at_once(write: Callable[[], None]) -> None:
+    """Tries once."""
+    write()
+
+
 def patiently(write: Callable[[], None]) -> None:
     """Tries again for a minute while a disk is full."""
     for seconds in WAITS:

@@ -7,6 +7,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from nurec_lite.base.place import prints
+
 WIDEST = 80  # columns
 _TENTHS = 10
 
@@ -22,8 +24,8 @@ class Meter:
         shown: bool = True,
     ) -> None:
         self.total, self.unit, self.what, self.done = total, unit, what, 0.0
-        self.shown, self.bar, self.tenth = shown, None, 0
-        if shown and sys.stderr.isatty():
+        self.shown, self.bar, self.tenth = shown and prints(), None, 0
+        if self.shown and sys.stderr.isatty():
             form = (
                 "{percentage:3.0f}% {bar} {n:.0f}/{total:.0f} " + unit + "{desc}"
             )  # {postfix} would begin with a comma

@@ -40,6 +40,7 @@ STAGES = {  # the step, and its stages with all that is in them
     "render_lidar": Look(0xFFEB892C, "lidar"),
     "loss": Look(0xFFE26A96),
     "backward": Look(0xFF966CBE),
+    "exchange": Look(0xFFC8503C),
     "optimize": Look(0xFF3A9658),
     "noise": Look(0xFF78AA3C),
     "density": Look(0xFFB0543C),

@@ -20,7 +20,9 @@ from omegaconf.errors import OmegaConfBaseException
 from nurec_lite.base.beginning import begun
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.paths import resource
+from nurec_lite.base.place import hush, place_of, prints
 from nurec_lite.base.progress import interrupt_on_signals
+from nurec_lite.base.ranks import present
 from nurec_lite.base.streams import endure
 from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_groups, forgotten_option, unknown_choice, with_budget
@@ -45,6 +47,7 @@ def command(
 ) -> None:
     """Runs a verb and ends the process with 0 or, if there is something to mend, with 2."""
     endure()
+    hush()
     arguments = sys.argv[1:]
     if {"--help", "-h"} & set(arguments):
         print(help_text(verb, text))
@@ -53,6 +56,7 @@ def command(
     interrupt_on_signals()
     begun()
     with mended(verb):
+        _check_ranks(verb, arguments)
         _check_flags(verb, arguments)
         _check_cluster(arguments)
         check_groups(arguments)
@@ -163,6 +167,15 @@ def _check_flags(verb: str, arguments: list[str]) -> None:
         )
 
 
+def _check_ranks(verb: str, arguments: list[str]) -> None:
+    if place_of().size == 1:
+        return
+    if verb != "train":
+        raise ConfigError(f"{verb} runs in one process; start it by python -m nurec_lite.{verb}, without torchrun")
+    if {"-m", "--multirun"} & set(arguments):
+        raise ConfigError("-m starts several runs, and torchrun several ranks of one run; leave one of them out")
+
+
 def _check_cluster(arguments: list[str]) -> None:
     if "hydra/launcher=slurm" in arguments and {"-m", "--multirun"} & set(arguments) and shutil.which("srun") is None:
         raise ConfigError(
@@ -195,5 +208,10 @@ def _remedy(verb: str, error: Exception) -> str:
 
 
 def _fail(sentence: str) -> NoReturn:
-    print(f"error: {printable(sentence)}", file=sys.stderr)
+    """The first rank prints; each rank leaves its sentence to the others, and none waits for another one."""
+    ranks = present()
+    if ranks.size > 1:
+        ranks.fail(sentence)
+    if prints():
+        print(f"error: {printable(sentence)}", file=sys.stderr)
     sys.exit(2)

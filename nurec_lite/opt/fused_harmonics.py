@@ -58,7 +58,7 @@ def at_once(stages: Stages, state: TrainState) -> Update | None:
 
 def apply(stages: Stages) -> Stages:
     if (by := stages.changes.claims.get("reduce")) is not None:
-        log.warning("fused_harmonics is off: option '%s' needs the gradients that it would not write", by)
+        log.warning("fused_harmonics is off: '%s' exchanges the gradients that it would not write", by)
         return stages
     update, handover = stages.update.optimize, DeferredShGrad()
     if not isinstance(update, FusedAdam):

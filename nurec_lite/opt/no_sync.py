@@ -35,6 +35,9 @@ CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_interp",)
 # the GPU goes on while the host captures a step anew; without graphs its own queue is full earlier
 MAX_STEPS_IN_FLIGHT = 24
+MAX_STEPS_TOGETHER = (
+    8  # of several ranks, which read every report so many steps later: failed steps are done again then
+)
 log = logging.getLogger("nurec_lite")
 
 
@@ -45,8 +48,10 @@ def unavailable(stages: Stages) -> str | None:
 class NoSync:
     """Wraps `try_step`: steps are under way until it is known how they ended."""
 
-    def __init__(self, slack: float) -> None:
+    def __init__(self, slack: float, alone: bool = True) -> None:
         self.capacities = CapacityTracker(slack)
+        # ranks go back together, so none may look at a report earlier than the others
+        self._early, self._most = alone, MAX_STEPS_IN_FLIGHT if alone else MAX_STEPS_TOGETHER
         self.redone = 0  # steps
         self._try_step: Learn = try_step  # the baseline's, until `around` sets another
         self._in_flight: deque[InFlightStep] = deque()  # under way, the oldest first
@@ -92,7 +97,7 @@ class NoSync:
     def _retire(self, stages: Stages, state: TrainState, wait: bool) -> None:
         """Reads the reports of the oldest steps that have ended."""
         while self._in_flight and (
-            wait or len(self._in_flight) > MAX_STEPS_IN_FLIGHT or self._in_flight[0].report.done()
+            wait or len(self._in_flight) > self._most or (self._early and self._in_flight[0].report.done())
         ):
             oldest = self._in_flight.popleft()
             *needed, failed = map(int, oldest.report.result())
@@ -119,7 +124,7 @@ def apply(stages: Stages, *, slack: float) -> Stages:
     """`slack`: room of a sensor's lists, as a multiple of what they needed lately."""
     if slack < 1:
         raise OptionError(f"option 'no_sync': slack is {slack}, but must be at least 1")
-    own = NoSync(slack)
+    own = NoSync(slack, stages.ranks == 1)
     swapped = stages.swap(
         "no_sync", capacity=own.capacity, upload=upload, relocate=relocate_masked, synchronize=own.synchronize
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.folders import owner_of
+from nurec_lite.base.place import prints
 from nurec_lite.config import Config
 from nurec_lite.training.history import History, Row
 
@@ -41,8 +42,8 @@ def tensorboard(
     history: History,  # of a run that begins or goes on
 ) -> Iterator[Callable[[int, dict[str, Any]], None]]:
     """Turns every new row of the history into scalars in OUT/tensorboard, within the block; it yields a function of the
-    step and the held-out metrics. Does nothing unless `train.tensorboard`."""
-    if not config.train.tensorboard:
+    step and the held-out metrics. Does nothing unless `train.tensorboard`, and on one rank alone."""
+    if not config.train.tensorboard or not prints():
         yield lambda step, metrics: None
         return
     try:

@@ -11,6 +11,7 @@ from typing import Any
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import OutputError, write_text
 from nurec_lite.base.folders import discard
+from nurec_lite.base.ranks import present
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.gone import SHARE, Gone, bury, find_gone
@@ -29,16 +30,22 @@ class BrokenError(UserError):
 
 
 def check(state: TrainState, checkpoint: Path, now: bool = False) -> None:
-    """BrokenError once learning is known to diverge. `now`: waits for the device and leaves no doubt."""
+    """BrokenError once learning is known to diverge. `now`: waits for the device and leaves no doubt. Ranks decide together, in some
+    steps alone."""
+    ranks = present()
+    if ranks.size > 1 and not now and state.step % EVERY:
+        return
     found, steps = state.history.trouble(), 1
-    of_figures = found is not None
+    of_figures, worse = float(found is not None), float(state.history.worse)
     if found is None:
         found = state.watch.trouble_now(state.step, state.optimizer) if now else state.watch.trouble()
         steps = EVERY
-    if found is None:
+    any_found, of_figures, worse = ranks.agree(float(found is not None), of_figures, worse)
+    if not any_found:
         return
+    found = found or (state.step, "another rank has figures that are not finite, or much worse")
     gone = find_gone(state.optimizer, len(state.scene.gaussians), state.watch.edge)
-    if state.history.worse or (of_figures and not gone.count) or not _mended(state, gone):
+    if worse or (of_figures and not gone.count) or not _mended(state, gone):
         raise _broken(state, checkpoint, found, gone, steps)
 
 
@@ -72,6 +79,8 @@ def _broken(state: TrainState, checkpoint: Path, found: tuple[int, str], gone: G
     step, wrong = found
     if gone.count:
         wrong = f"{wrong}, {gone.count} of {len(state.scene.gaussians)} Gaussians are affected"
+    if not present().first:
+        return BrokenError(f"training went wrong at step {step}: {wrong}")
     kept = _kept(state, checkpoint)
     frames = [frame for n in range(max(0, step - steps), step) for frame in seen(state.plan, n)]
     described = {"step": step, "wrong": wrong, "learned from": frames}

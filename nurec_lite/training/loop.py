@@ -3,13 +3,15 @@
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from nurec_lite.base.errors import StoppedError, UserError
-from nurec_lite.base.files import OutputError, patiently
+from nurec_lite.base.files import OutputError, at_once, patiently
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.progress import Bar, StopWish
 from nurec_lite.base.ranges import STEP, span
+from nurec_lite.base.ranks import RankError, Ranks, present
 from nurec_lite.base.timing import timed
 from nurec_lite.config import TrainConfig
 from nurec_lite.training.broken import BrokenError, check, mend_few
@@ -25,14 +27,15 @@ log = logging.getLogger("nurec_lite")
 
 def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
     """Steps until the budget is spent; saves now and then and at the end, also if it ends otherwise."""
-    budget = state.config.train
+    budget, ranks = state.config.train, present()
     bar = Bar(budget.steps, budget.seconds)
-    with StopWish() as stop, timed(budget.timing, state.device, checkpoint.parent):
+    with StopWish() as stop, timed(budget.timing and ranks.first, state.device, checkpoint.parent):
         begun = state.step
         try:
-            _until_spent(stages, state, checkpoint, bar, stop)
+            with ranks.with_others():
+                _until_spent(stages, state, checkpoint, bar, stop)
             bar.show(state.history.read())
-            patiently(lambda: save(state, checkpoint))
+            save(state, checkpoint, patiently)
         except (KeyboardInterrupt, Exception) as error:
             bar.close(complete=False)
             _rescue(stages, state, checkpoint, begun, error)
@@ -43,17 +46,44 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
 
 
 def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, stop: StopWish) -> None:
-    budget, begin, saved = state.config.train, time.monotonic() - state.seconds, time.monotonic()
+    ranks, begin, saved = present(), time.monotonic() - state.seconds, time.monotonic()
+    ranks.remedy = lambda: _way_on(checkpoint)
     state.watch.look(state.step, state.optimizer)
-    while (progress := spent(budget, state.step, state.seconds)) < 1 and not stop.asked:
-        state.progress = progress
-        bar.show(_stepped(stages, state, begin))
-        check(state, checkpoint)
-        if time.monotonic() - saved > budget.checkpoint_seconds:
+    while True:
+        progress, stopped, due = ranks.agree(*_wishes(state, ranks, stop, time.monotonic() - saved))
+        stop.asked = stop.asked or bool(stopped)
+        if progress >= 1 or stopped:
+            break
+        if due:
             complete_steps(stages, state)
             _save_or_later(state, checkpoint)
             saved = time.monotonic()
+        state.progress = progress
+        bar.show(_stepped(stages, state, begin))
+        check(state, checkpoint)
     complete_steps(stages, state)
+
+
+def _wishes(
+    state: TrainState,
+    ranks: Ranks,
+    stop: StopWish,
+    unsaved: float,  # seconds since the last checkpoint
+) -> tuple[float, float, float]:  # progress, whether to stop, whether to save
+    """The first rank's clock counts, and any rank can stop all of them."""
+    if not ranks.first:
+        return 0.0, float(stop.asked), 0.0
+    budget = state.config.train
+    return spent(budget, state.step, state.seconds), float(stop.asked), float(unsaved > budget.checkpoint_seconds)
+
+
+def _way_on(checkpoint: Path) -> str:
+    """Says how to go on after a rank has ended."""
+    if checkpoint.exists():
+        return (
+            f"go on from the last checkpoint with {assigned('train.resume', str(checkpoint))}, on any number of ranks"
+        )
+    return "there is no checkpoint yet, so start again"
 
 
 def _stepped(stages: Stages, state: TrainState, begin: float) -> Row | None:
@@ -61,7 +91,7 @@ def _stepped(stages: Stages, state: TrainState, begin: float) -> Row | None:
     try:
         return one_step(stages, state, begin)
     except (ValueError, IndexError) as error:
-        if isinstance(error, UserError) or not mend_few(state):
+        if isinstance(error, UserError) or present().size > 1 or not mend_few(state):
             raise
         return None
 
@@ -95,11 +125,12 @@ def spent(budget: TrainConfig, step: int, seconds: float) -> float:
     return max(used / limit if limit else 1.0 for used, limit in pairs if limit is not None)
 
 
-def save(state: TrainState, path: Path) -> None:
-    """The checkpoint with its history and its configuration; BrokenError if learning diverges."""
+def save(state: TrainState, path: Path, write: Callable[[Callable[[], None]], None] = at_once) -> None:
+    """The checkpoint with its history and its configuration, written by the first rank; BrokenError if learning diverges."""
     state.history.read()
     check(state, path, now=True)
-    write_checkpoint(state, path)
+    if present().first:
+        write(lambda: write_checkpoint(state, path))
 
 
 def _save_or_later(state: TrainState, checkpoint: Path) -> None:
@@ -112,11 +143,14 @@ def _save_or_later(state: TrainState, checkpoint: Path) -> None:
 
 def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, error: BaseException) -> None:
     """Saves what there is, and says so, unless the error came in the middle of an update or speaks of the saving itself."""
-    if isinstance(error, Exception) and not isinstance(error, UserError):
+    alone = present().size == 1
+    if alone and isinstance(error, Exception) and not isinstance(error, UserError):
         _explain(state, checkpoint, error)
     if out_of_memory(error):
         raise OutOfMemoryError(state.step, len(state.scene.gaussians)) from error
-    if not state.consistent or state.step == begun or isinstance(error, BrokenError | OutputError):
+    if isinstance(error, RankError):
+        _rescue_alone(state, checkpoint, begun, error)
+    if not alone or not state.consistent or state.step == begun or isinstance(error, BrokenError | OutputError):
         return
     try:
         complete_steps(stages, state)
@@ -130,6 +164,22 @@ def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, err
     if isinstance(error, UserError):
         raise UserError(f"{error}; {saved}") from error
     log.error("the run is %s", saved)
+
+
+def _rescue_alone(state: TrainState, checkpoint: Path, begun: int, error: RankError) -> None:
+    """Saves the last whole step where another rank has ended. A GPU waits for that rank for ever, so its state cannot be read."""
+    if (
+        present().first
+        and state.consistent
+        and state.step > begun
+        and state.device.type == "cpu"
+        and state.failed is None
+    ):
+        try:
+            write_checkpoint(state, checkpoint)
+        except OutputError as second:
+            log.warning("%s", second)
+    raise RankError(f"{error}; {_way_on(checkpoint)}") from error
 
 
 def _explain(state: TrainState, checkpoint: Path, error: Exception) -> None:

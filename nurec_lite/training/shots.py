@@ -104,6 +104,8 @@ class ShotPlan:
     sweeps_a_step: int = field(default=1, kw_only=True)  # sweeps, if there are any
     sweeps_every: int = field(default=1, kw_only=True)  # steps from one with sweeps to the next
     sector: int | None = field(default=None, kw_only=True)  # columns of cells in a sector; None: as `columns` says
+    rank: int = field(default=0, kw_only=True)  # of the process
+    ranks: int = field(default=1, kw_only=True)  # that share a step's images and sweeps equally
 
     @property
     def decodes(self) -> bool:
@@ -113,13 +115,19 @@ class ShotPlan:
     def load(self, step: int) -> Shots:
         """Decodes a step's images and rays of its sweeps; on the host."""
         images, sweeps = self.chosen(step)
-        rays = tuple(self.sweep(index, self.sweeps_a_step * step + k) for k, index in enumerate(sweeps))
+        first = self.sweeps_a_step * step + self.rank * len(sweeps)
+        rays = tuple(self.sweep(index, first + k) for k, index in enumerate(sweeps))
         return Shots(step, tuple(self.image(index) for index in images), rays)
 
     def chosen(self, step: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Indices into Capture.images and Capture.sweeps, of what `load` decodes."""
+        """Indices into Capture.images and Capture.sweeps, of what `load` decodes: the share of this rank."""
         turn, between = divmod(step, self.sweeps_every)
-        return self.images.of(step), self.sweeps.of(turn) if self.has_sweeps and not between else ()
+        sweeps = self.sweeps.of(turn) if self.has_sweeps and not between else ()
+        return self._share(self.images.of(step)), self._share(sweeps)
+
+    def _share(self, frames: tuple[int, ...]) -> tuple[int, ...]:
+        n = len(frames) // self.ranks
+        return frames[self.rank * n : (self.rank + 1) * n]
 
     @cached_property
     def images(self) -> Order:

@@ -212,6 +212,7 @@ class Stages:
     plan: RenderPlan | None = None  # of the compiled stages; None: none is compiled
     bind: Bind | None = None
     changes: Changes = Changes()
+    ranks: int = 1  # processes that train together
 
     def stage(self, name: str) -> Any:
         """Returns a stage, or the streams, by name; TypeError where there is none."""

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several ranks train one scene: the same result as one process with that batch, also across resumes, and an end of all if one ends."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ranked import Started
+from stepping import everything, steps
+from tiny_capture import tiny_capture, tiny_config, tiny_scene, tiny_state
+
+from nurec_lite.backends import build_stages
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.place import Place
+from nurec_lite.base.ranks import Ranks, begin
+from nurec_lite.cli.command import mended
+from nurec_lite.config import Config
+from nurec_lite.opt.no_sync import NoSync
+from nurec_lite.training.baseline import reference_stages
+from nurec_lite.training.checkpoint import load_checkpoint
+from nurec_lite.training.loop import train
+from nurec_lite.training.shots import ShotPlan
+from nurec_lite.training.spread import exchanging, shared, spread, with_scene_of_first
+from nurec_lite.training.start import make_state
+
+ROUNDING = {"rtol": 1e-3, "atol": 1e-4}  # after 9 steps; sums of two ranks are rounded in another order
+PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=64)
+TINY = replace(tiny_config().model, points=100, raised_points=20, far_points=20)
+
+
+def batch(n: int) -> dict[str, Any]:
+    return {"batch": {"images": n, "sweeps": n, "scale_rates": True, "one_launch": True}}
+
+
+def ranks_of(rank: int, size: int) -> Ranks:
+    found = Ranks()
+    found.place = Place(rank, size, rank, size)
+    return found
+
+
+# ---- what a rank gets
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_the_frames_and_rays_of_all_ranks_are_those_of_the_step(size: int) -> None:
+    whole = replace(PLAN, images_a_step=4, sweeps_a_step=4)
+    parts = [shared(whole, ranks_of(rank, size)) for rank in range(size)]
+    for step in (0, 3):
+        loaded = [part.load(step) for part in parts]
+        images = [shot.index for shots in loaded for shot in shots.images]
+        rays = torch.cat([shot.sweep.ranges for shots in loaded for shot in shots.sweeps])
+        assert images == [shot.index for shot in whole.load(step).images]
+        assert torch.equal(rays, torch.cat([shot.sweep.ranges for shot in whole.load(step).sweeps]))
+
+
+@pytest.mark.parametrize(
+    "plan, size, said",
+    [
+        ({"images_a_step": 3, "sweeps_a_step": 2}, 2, "images of a step: 3 .*opt.batch.images=4"),
+        ({"images_a_step": 4, "sweeps_a_step": 1}, 2, "sweeps of a step: 1 .*opt.batch.sweeps=2"),
+        ({"images_a_step": 64, "sweeps_a_step": 64}, 64, "images of a step: 16 .*start at most 16 ranks"),
+    ],
+)
+def test_frames_that_cannot_be_shared_equally_are_refused(plan: dict[str, int], size: int, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        shared(replace(PLAN, **plan), ranks_of(0, size))
+
+
+def test_ranks_read_a_report_of_no_sync_after_a_fixed_number_of_steps() -> None:
+    assert not NoSync(1.5, alone=False)._early and NoSync(1.5)._early
+
+
+# ---- the same result
+
+
+def trained(rank: int) -> dict[str, Any]:
+    """All that 9 steps change, with relocations after 4 and 8, and what each rank had decided before it took over the first one's."""
+    ranks, decided = begin("cpu"), []
+    stages = exchanging(reference_stages(), ranks)
+    inner = stages.update.rearrange
+
+    def noted(stages: Any, state: Any, n_new: int) -> None:
+        inner(stages, state, n_new)
+        decided.append({name: value.detach().numpy().copy() for name, value in everything(state).items()})
+
+    stages = spread(build_stages(batch(2), stages.replaced(rearrange=noted)), ranks)
+    state = tiny_state()
+    state.plan = stages.feed.frames(replace(state.plan, lidar_rays=64))
+    steps(stages, state, 9)
+    ranks.leave()
+    return {"end": {name: value.detach().numpy() for name, value in everything(state).items()}, "decided": decided}
+
+
+def test_two_ranks_train_as_one_process_with_that_batch(tmp_path: Path) -> None:
+    tiny_scene()
+    first, second = Started(2, trained, tmp_path / "said.txt").results()
+    one = trained(0)
+    assert len(first["decided"]) == 2
+    for a, b in zip([*first["decided"], first["end"]], [*second["decided"], second["end"]], strict=True):
+        assert all((a[name] == b[name]).all() for name in a), "ranks decide alike, bit by bit"
+    for name, value in one["end"].items():
+        torch.testing.assert_close(torch.tensor(first["end"][name]), torch.tensor(value), **ROUNDING, msg=name)
+    assert (first["end"]["node"] == one["end"]["node"]).all()
+
+
+# ---- resumes, and ends
+
+
+def config(n_steps: int, resume: Path | None = None, **train: Any) -> Config:
+    made = tiny_config(steps=n_steps, model=TINY, opt=batch(2))
+    return replace(made, train=replace(made.train, lidar_rays=64, resume=resume and f"{resume}/checkpoint.pt", **train))
+
+
+def train_in(out: Path, made: Config) -> None:
+    """As the command does, without its checks of the capture and its report."""
+    out.mkdir(exist_ok=True)
+    ranks = begin("cpu")
+    stages = spread(build_stages(made.opt, exchanging(reference_stages(), ranks)), ranks)
+    state = make_state(made, tiny_capture(), torch.device("cpu"), None, stages.feed.frames)
+    if ranks.size > 1 and made.train.resume is None:
+        state = with_scene_of_first(state, ranks)
+    train(stages, state, out / "checkpoint.pt")
+    ranks.leave()
+
+
+def started(out: Path, made: Config) -> Started:
+    def work(rank: int) -> None:
+        with mended("train"):
+            train_in(out, made)
+
+    return Started(2, work, out.with_suffix(".txt"))
+
+
+def scene_of(out: Path) -> dict[str, torch.Tensor]:
+    return load_checkpoint(out / "checkpoint.pt", "cpu")["scene"]["parameters"]
+
+
+def test_one_rank_goes_on_with_two_ranks_and_two_with_one(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    train_in(one, config(2))
+    started(two, config(2)).results()
+    started(tmp_path / "one-two", config(4, one)).results()
+    train_in(tmp_path / "two-one", config(4, two))
+    ends = [scene_of(tmp_path / name) for name in ("one-two", "two-one")]
+    for name in ends[0]:
+        torch.testing.assert_close(ends[0][name], ends[1][name], **ROUNDING, msg=name)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_rank_that_is_killed_ends_all_with_one_sentence_and_a_whole_checkpoint(lost: int, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    ranks = started(out, config(100_000, checkpoint_seconds=0.1))
+    deadline = time.monotonic() + 60
+    while not (out / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(ranks.processes[lost].pid, signal.SIGKILL)
+    codes, said = ranks.codes(), ranks.said.read_text()
+    assert codes[lost] == -signal.SIGKILL and codes[1 - lost] == 2
+    errors = [line for line in said.splitlines() if "error" in line.lower()]
+    assert len(errors) == 1 and f"rank {lost} of 2 ended unexpectedly" in errors[0] and "train.resume=" in errors[0], (
+        said
+    )
+    step = load_checkpoint(out / "checkpoint.pt", "cpu")["counters"]["step"]
+    train_in(tmp_path / "on", config(int(step) + 1, out))
+
+
+def test_an_error_of_all_ranks_is_one_sentence(tmp_path: Path) -> None:
+    ranks = started(tmp_path / "run", replace(config(3), opt=batch(3)))
+    assert ranks.codes() == [2, 2]
+    said = ranks.said.read_text()
+    assert said.count("error") == 1 and "2 ranks cannot share equally" in said
