@@ -93,7 +93,7 @@ KINDS = (
 POSE_CONVENTIONS = tuple(f"{of}{way}" for of in ("lidar", "camera", "rig") for way in ("", "_inverse", "_relative"))
 _COUNT, _SHARE = Between(0, 10**8), Between(0, 1)
 _RATE = _WEIGHT = Between(0, 1e39)  # where too much begins, only training tells
-_TIME, _TEXT, _FLAG = Between(-1e10, 1e10), Text(), Flag()
+_TIME, _TEXT, _FLAG, _PORT = Between(-1e10, 1e10), Text(), Flag(), Between(0, 65535)
 BOUNDS: dict[str, Bound] = {
     "out": _TEXT, "seed": Between(0, 2**32 - 1), "device": _TEXT,
     "ops": OneOf(("native", "reference")), "render": OneOf(("own", "gsplat")),
@@ -139,7 +139,11 @@ BOUNDS: dict[str, Bound] = {
     "format": OneOf(("pack", "ncore")), "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,
     "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6), "launches": Between(1, 10**6),
     "kernels": _TEXT, "range": _TEXT, "csv": _TEXT, "runs": _TEXT,
-    "host": _TEXT, "port": Between(0, 65535), "height": Between(16, 8192),
+    "host": _TEXT, "port": _PORT, "height": Between(16, 8192),
+    "metrics_port": _PORT, "tls_certificate": _TEXT, "tls_key": _TEXT, "tls_clients": _TEXT,
+    "loaded": Between(1, 1000), "unlisted": OneOf(("absent", "recorded")), "patterns": _TEXT, "ego_masks": _TEXT,
+    "max_message_mb": Between(1, 1024), "max_pixels": Between(1, 1 << 26), "max_requests": Between(1, 1024),
+    "max_waiting": Between(1, 100_000), "stop_seconds": Between(0, 3600),
     # of options: opt.NAME.PARAMETER
     "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),
     "opt.no_sync.slack": Between(1, 100), "opt.balanced_tiles.part": Between(1, 2**20),

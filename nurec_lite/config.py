@@ -15,11 +15,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.export_keys import ExportKeys
+from nurec_lite.base.service_keys import ServiceKeys
 from nurec_lite.bounds import check_values, refuse_unknown
 
 SUBSETS = ("test", "train", "all")
-# keys that name a file or folder
-PATHS = ("out", "checkpoint", "train.resume", "data.root", "data.poses.file", "data.tracks.file", "data.mapping", "csv")
+PATHS = (  # keys that name a file or folder
+    "out", "checkpoint", "train.resume", "data.root", "data.poses.file", "data.tracks.file", "data.mapping", "csv", "edits",
+    "ego_masks", "tls_certificate", "tls_key", "tls_clients",
+)  # fmt: skip
 
 
 @dataclass
@@ -280,9 +283,14 @@ class ProfileConfig(Config):
     launches: int = 200  # ncu: largest number of measured launches, the first ones; a step of the baseline has 1 400
 
 
+@dataclass
+class ServeConfig(ServiceKeys, Config):
+    """Serves sensors to a simulator."""
+
+
 VERBS: dict[str, type[Config]] = {
     "train": Config, "evaluate": EvaluateConfig, "render": RenderConfig, "export": ExportConfig, "pack": PackConfig,
-    "inspect": InspectConfig, "profile": ProfileConfig, "compare": CompareConfig, "view": ViewConfig,
+    "inspect": InspectConfig, "profile": ProfileConfig, "compare": CompareConfig, "view": ViewConfig, "serve": ServeConfig,
 }  # fmt: skip
 for _verb, _class in VERBS.items():
     ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)

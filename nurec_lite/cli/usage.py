@@ -25,10 +25,10 @@ from nurec_lite.config import VERBS, Config
 Key = tuple[str, str, str]  # name, default, meaning
 _SHARED = {
     "evaluate": {"out", "device"}, "render": {"out", "device"}, "pack": {"out", "data"}, "inspect": {"out", "data"},
-    "profile": {"out", "device"}, "compare": {"out"}, "view": {"device"},
+    "profile": {"out", "device"}, "compare": {"out"}, "view": {"device"}, "serve": {"device"},
 }  # fmt: skip  # with training
 _RUN = "\n\nEvery key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
-_REST = {"evaluate": _RUN, "render": _RUN, "profile": _RUN, "view": _RUN}
+_REST = {"evaluate": _RUN, "render": _RUN, "profile": _RUN, "view": _RUN, "serve": _RUN}
 _OF_GROUPS = {
     "data": "which capture, and defaults that go with it",
     "size": "model and budget of rays for a machine",
@@ -37,7 +37,7 @@ _OF_GROUPS = {
 }
 _TAKES = {
     "compare": (), "pack": ("data",), "inspect": ("data",), "export": ("data",), "evaluate": ("data", "opt"), "render": ("data", "opt"),
-    "view": ("data", "opt"),
+    "view": ("data", "opt"), "serve": ("data", "opt"),
 }  # fmt: skip
 
 

@@ -46,12 +46,13 @@ FOLDERS: dict[str, list[list[str]]] = {  # verbs whose `out` is a folder, with t
     "inspect": [["data=pack", "data.root={original}"]],
 }
 FILES = {"export", "pack", "compare"}  # verbs whose `out` is a file
+NEITHER = {"serve"}  # verbs that write nothing
 
 
 def test_every_verb_is_among_these() -> None:
     """A verb is a program at the top of the package."""
     programs = {path.stem for path in PACKAGE.glob("*.py") if "\n    command(" in path.read_text()}
-    assert programs == set(VERBS) == set(FOLDERS) | FILES
+    assert programs == set(VERBS) == set(FOLDERS) | FILES | NEITHER
 
 
 def arguments(verb: str, original: Path, quick: Path) -> list[list[str]]:

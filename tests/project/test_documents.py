@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nurec_lite import compare, serve
 from nurec_lite.cli.command import composed
-from nurec_lite.compare import with_runs
 from nurec_lite.config import VERBS
 from nurec_lite.viewer.opened import with_run
 from scripts import figures
@@ -138,8 +138,8 @@ COMPOSED = [(name, verb, words) for name in TODAY for verb, words in commands(NA
 
 @pytest.mark.parametrize(("name", "verb", "words"), COMPOSED, ids=lambda part: part if isinstance(part, str) else None)
 def test_a_command_of_a_page_can_be_given(name: str, verb: str, words: list[str]) -> None:
-    named = {"compare": with_runs, "view": with_run}  # runs stand without a key
-    assert composed(verb, named[verb](words) if verb in named else words)
+    named = {"compare": compare.with_runs, "view": with_run, "serve": serve.with_runs}  # runs stand without a key
+    assert composed(verb, named.get(verb, list)(words))
 
 
 @pytest.mark.parametrize("name", TODAY)

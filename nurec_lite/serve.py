@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m nurec_lite.serve: cameras and lidars of trained scenes for a simulator, over gRPC."""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import logging
+from dataclasses import fields
+from importlib import import_module
+from threading import Event
+
+from nurec_lite import __version__
+from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.key_values import quoted
+from nurec_lite.base.service_keys import ServiceKeys
+from nurec_lite.cli.arguments import key_of
+from nurec_lite.cli.command import command, composed
+from nurec_lite.config import ServeConfig
+
+HELP = """
+Serves trained scenes to a simulator: SensorsimService over gRPC, as AlpaSim and NuRec call it (docs/service.md). RUN is the folder of a
+run; its name is the scene_id.
+
+  python -m nurec_lite.serve runs/mine                                    on 127.0.0.1:50051
+  python -m nurec_lite.serve runs/a runs/b loaded=1                       two scenes, of which one is loaded at a time
+  python -m nurec_lite.serve runs/mine edits=edits.yaml                   actors edited by a file (docs/editing.md)
+  python -m nurec_lite.serve runs/mine patterns=beams32.yaml              a lidar of your own (docs/sensors.md), lidar_type 100
+  python -m nurec_lite.serve runs/mine host=0.0.0.0 tls_certificate=server.pem tls_key=key.pem
+
+Ctrl-C or SIGTERM ends it: requests in progress are answered first. Needs the packages grpcio and protobuf (extra `serve`).
+"""
+_KEYS = {field.name for field in fields(ServiceKeys)}
+log = logging.getLogger("nurec_lite")
+
+
+def with_runs(
+    arguments: list[str],
+) -> list[str]:  # KEY=VALUE each
+    """The arguments that stand without a key are folders of runs."""
+    folders = [quoted(argument) for argument in arguments if "=" not in argument]
+    keyed = [argument for argument in arguments if "=" in argument]
+    return [*keyed, f"runs=[{','.join(folders)}]"] if folders else keyed
+
+
+def serve(
+    config: ServeConfig,
+    arguments: list[str],  # that each run's own configuration gets, such as device=cpu
+    stop: Event,  # ends it, as Ctrl-C does
+) -> None:
+    """Serves until it is stopped; UserError if the GPU fails."""
+    for module, package in (("grpc", "grpcio"), ("google.protobuf", "protobuf")):
+        _check_package(module, package)
+    from nurec_lite.service.service import Service
+
+    with Service(config, arguments, __version__) as service:
+        _print_addresses(config, service.port, service.metrics_port)
+        try:
+            while not stop.wait(1.0) and not service.failed.is_set():
+                pass
+        except KeyboardInterrupt:
+            log.info("stopping: requests in progress get %g s", config.stop_seconds)
+    print(f"stopped after {service.figures.requests()} requests", flush=True)
+    if service.failed.is_set():
+        raise UserError(
+            "the GPU failed, so that no further request could be answered; see the log, and start the service again"
+        )
+
+
+def _print_addresses(config: ServeConfig, port: int, metrics_port: int | None) -> None:
+    how = "without encryption" if config.tls_certificate is None else "with TLS"
+    print(f"serving on {config.host}:{port}, {how}", flush=True)
+    if metrics_port is not None:
+        print(f"figures on http://{config.host}:{metrics_port}/metrics", flush=True)
+
+
+def _check_package(module: str, package: str) -> None:
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"serve needs the package {package}, which is not installed; run pip install {package}"
+        ) from error
+
+
+def work(arguments: list[str]) -> None:
+    given = with_runs(arguments)
+    config: ServeConfig = composed("serve", given)
+    serve(config, [argument for argument in given if key_of(argument) not in _KEYS], Event())
+
+
+if __name__ == "__main__":
+    command("serve", HELP, work)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC server: limits, status codes, health, and encryption by files."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import torch
+
+from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.config import ServeConfig
+from nurec_lite.service.calls import Calls
+from nurec_lite.service.errors import INVALID, RequestError, sentence_of
+from nurec_lite.service.figures import Figures
+from nurec_lite.service.messages import METHODS, SERVICES, message, number_of, parsed
+from nurec_lite.service.worker import Job
+
+HEALTH = "grpc.health.v1.Health"
+log = logging.getLogger("nurec_lite")
+
+
+class RpcCaller:
+    """A caller over gRPC."""
+
+    def __init__(self, context: Any) -> None:
+        self._jobs: list[Job] = []
+        self._gone = not context.add_callback(self._leave)
+
+    def own(self, jobs: Sequence[Job]) -> None:
+        self._jobs.extend(jobs)
+        if self._gone:
+            self._leave()
+
+    def wait(self, job: Job) -> Any:
+        return job.result.result()
+
+    def _leave(self) -> None:
+        self._gone = True
+        for job in self._jobs:
+            job.result.cancel()
+
+
+class Handlers(grpc.GenericRpcHandler):
+    """Routes method paths of the service's names, and of the health service, to functions of bytes."""
+
+    def __init__(self, calls: Calls, figures: Figures, healthy: Callable[[], bool]) -> None:
+        self._figures, self._healthy = figures, healthy
+        own = {f"/{service}/{name}": (name, getattr(calls, name)) for service in SERVICES for name in METHODS}
+        self._functions = own | {f"/{HEALTH}/Check": ("health", self._check)}
+
+    def service(self, details: Any) -> Any:
+        if details.method not in self._functions:
+            return None  # gRPC answers UNIMPLEMENTED
+        name, function = self._functions[details.method]
+
+        def answer(data: bytes, context: Any) -> bytes:
+            return self._answered(name, function, data, context)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    def _answered(self, name: str, function: Callable[..., bytes], data: bytes, context: Any) -> bytes:
+        begin, status, sentence, reply = time.monotonic(), "OK", "", b""
+        try:
+            reply = function(data, RpcCaller(context))
+        except Exception as error:
+            status, sentence = _status(name, error)
+        self._figures.request(name, status, time.monotonic() - begin)
+        if status != "OK":
+            context.set_code(grpc.StatusCode[status])
+            context.set_details(sentence)
+        return reply
+
+    def _check(self, data: bytes, caller: RpcCaller) -> bytes:
+        """Reply of the standard health service, for the whole server or for one of its services."""
+        asked = parsed("HealthCheckRequest", data).service
+        if asked not in ("", HEALTH, *SERVICES):
+            raise RequestError(f"service is '{asked:.200}', but there are {', '.join(SERVICES)}", "NOT_FOUND")
+        status = number_of("ServingStatus", "SERVING" if self._healthy() else "NOT_SERVING")
+        found: bytes = message("HealthCheckResponse")(status=status).SerializeToString()
+        return found
+
+
+def _status(name: str, error: Exception) -> tuple[str, str]:
+    """The status and the sentence of an error. A defect shows its trace in the log."""
+    if isinstance(error, RequestError):
+        return error.status, sentence_of(error)
+    if isinstance(error, UserError):
+        return INVALID, sentence_of(error)
+    if isinstance(error, CancelledError):
+        return "CANCELLED", "the caller has gone"
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return "RESOURCE_EXHAUSTED", "there is not enough memory for this request; ask for a smaller image"
+    log.error("%s failed", name, exc_info=error)
+    return "INTERNAL", f"{name} failed in the service ({type(error).__name__}); its log has the trace"
+
+
+class Server:
+    """A server that listens. `port` is the one that was opened, which tells what port 0 became."""
+
+    def __init__(self, config: ServeConfig, calls: Calls, figures: Figures, healthy: Callable[[], bool]) -> None:
+        bytes_of_message = config.max_message_mb << 20
+        options = [
+            ("grpc.max_receive_message_length", bytes_of_message), ("grpc.max_send_message_length", bytes_of_message),
+            ("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ]  # fmt: skip
+        self._threads = ThreadPoolExecutor(config.max_requests, "request")
+        self._server = grpc.server(
+            self._threads,
+            [Handlers(calls, figures, healthy)],
+            options=options,
+            maximum_concurrent_rpcs=config.max_requests,
+        )
+        self.port = self._opened(config)
+        self._server.start()
+
+    def stop(self, seconds: float) -> None:
+        """Lets requests end for so long, then cuts them off."""
+        stopped: threading.Event = self._server.stop(seconds)
+        stopped.wait()
+        self._threads.shutdown()
+
+    def _opened(self, config: ServeConfig) -> int:
+        address = f"[{config.host}]:{config.port}" if ":" in config.host else f"{config.host}:{config.port}"
+        secrets = credentials(config)
+        try:
+            if secrets is None:
+                return int(self._server.add_insecure_port(address))
+            return int(self._server.add_secure_port(address, secrets))
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{address} cannot be opened; choose another host or port, or port=0 for a free one"
+            ) from error
+
+
+def credentials(config: ServeConfig) -> Any:
+    """The keys that encrypt connections; None: nothing does."""
+    if config.tls_certificate is None and config.tls_key is None and config.tls_clients is None:
+        return None
+    if config.tls_certificate is None or config.tls_key is None:
+        missing = "tls_certificate" if config.tls_certificate is None else "tls_key"
+        raise ConfigError(f"{missing} is missing; give both tls_certificate=FILE and tls_key=FILE")
+    pair = _pem("tls_key", config.tls_key), _pem("tls_certificate", config.tls_certificate)
+    clients = None if config.tls_clients is None else _pem("tls_clients", config.tls_clients)
+    return grpc.ssl_server_credentials([pair], clients, clients is not None)
+
+
+def _pem(key: str, file: str) -> bytes:
+    try:
+        data = Path(file).expanduser().read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{key} is {file}, which cannot be read ({error.strerror}); name a PEM file") from error
+    if b"-----BEGIN " not in data:
+        raise ConfigError(f"{key} is {file}, which is no PEM file; name one")
+    return data

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the service share: a service of one small scene, and a client."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served import service_of, tiny_run
+
+from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.service import Service
+
+BEAMS = """
+kind: lidar
+name: few
+beams: 4
+elevation_deg: [-15, 5]
+azimuth_steps: 32
+mounting: {relative_to: rig}
+"""
+
+
+@pytest.fixture(scope="package")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a run, which nobody may write into, with few.yaml beside it."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "few.yaml").write_text(BEAMS)
+    return tiny_run(folder / "mine")
+
+
+@pytest.fixture(scope="package")
+def service(run: Path) -> Iterator[Service]:
+    """Moving actors that a request does not name are where they were driven."""
+    with service_of(run, unlisted="recorded", patterns=[str(run.parent / "few.yaml")], max_pixels=100_000) as served:
+        yield served
+
+
+@pytest.fixture(scope="package")
+def client(service: Service) -> Iterator[Sensorsim]:
+    with Sensorsim(f"127.0.0.1:{service.port}") as one:
+        yield one

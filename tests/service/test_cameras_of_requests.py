@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cameras of requests: what the service says of a camera is that camera again, and what is not rendered is refused by name."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny_capture import tiny_capture
+
+from nurec_lite.geometry.camera import SHUTTERS, Camera, project_points
+from nurec_lite.service.cameras import camera_of, pose_of, spec_of
+from nurec_lite.service.checks import pose
+from nurec_lite.service.errors import RequestError
+from nurec_lite.service.messages import message
+
+MOST = 1_000_000
+OWN = replace(tiny_capture().cameras[0], distortion=(-0.1, 0.02, 1e-3, -2e-3, 1e-3))
+
+
+def read(spec: Any, height: int = 0, width: int = 0) -> Camera:
+    return camera_of(spec, height, width, MOST, {OWN.name: OWN})
+
+
+@pytest.mark.parametrize("shutter", SHUTTERS)
+def test_a_camera_goes_there_and_back(shutter: str) -> None:
+    assert read(spec_of(replace(OWN, shutter=shutter))) == replace(OWN, shutter=shutter)
+
+
+def test_another_size_shows_the_same() -> None:
+    """Points keep their places as shares of the image."""
+    points = torch.tensor([[0.5, -0.2, 4.0], [-1.0, 0.4, 5.0]], dtype=torch.float64)
+    large = read(spec_of(OWN), 3 * OWN.height, 2 * OWN.width)
+    (small, _), (found, _) = project_points(OWN, points), project_points(large, points)
+    torch.testing.assert_close(found, small * torch.tensor([2.0, 3.0], dtype=torch.float64))
+
+
+def test_a_camera_of_another_name_sits_on_the_rig_s_origin() -> None:
+    spec = spec_of(OWN)
+    spec.logical_id = "other"
+    assert torch.equal(read(spec).T_rig_cam, torch.eye(4, dtype=torch.float64))
+
+
+def with_lens(**changes: Any) -> Any:
+    spec = spec_of(OWN)
+    for name, values in changes.items():
+        owner = spec if hasattr(spec, name) else spec.opencv_pinhole_param
+        if isinstance(values, list):
+            del getattr(owner, name)[:]
+            getattr(owner, name).extend(values)
+        else:
+            setattr(owner, name, values)
+    return spec
+
+
+def other(**model: Any) -> Any:
+    return message("CameraSpec")(resolution_h=4, resolution_w=4, **model)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "sentence"),
+    [
+        (other(), "INVALID_ARGUMENT", "camera_intrinsics has no model"),
+        (with_lens(radial_coeffs=[0.0] * 7), "INVALID_ARGUMENT", "has 7 radial_coeffs, but may have 6"),
+        (with_lens(focal_length_x=float("inf")), "INVALID_ARGUMENT", "a number that is not finite"),
+        (with_lens(focal_length_x=0.0), "INVALID_ARGUMENT", "fx, fy = 0, .* must have positive ones"),
+        (with_lens(radial_coeffs=[-3.0]), "INVALID_ARGUMENT", "folds the image"),
+        (with_lens(shutter_type=9), "INVALID_ARGUMENT", "shutter_type is 9"),
+        (with_lens(resolution_h=2000, resolution_w=2000), "RESOURCE_EXHAUSTED", "2000 x 2000 pixels is more than 1000000"),
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_a_camera_that_is_not_rendered_is_refused(spec: Any, status: str, sentence: str) -> None:
+    with pytest.raises(RequestError, match=sentence) as error:
+        read(spec)
+    assert error.value.status == status
+
+
+def test_a_pose_goes_there_and_back() -> None:
+    T = OWN.T_rig_cam.clone()
+    w, x, y, z, *place = pose(pose_of(T), "pose")
+    assert w * w + x * x + y * y + z * z == pytest.approx(1) and place == pytest.approx(T[:3, 3].tolist(), abs=1e-5)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example client: it drives beside the recorded path and films what it sees."""
+
+import imageio.v3 as iio
+import pytest
+import torch
+from tiny_capture import tiny_capture
+
+from nurec_lite.capture.trajectory import trajectory_of
+from nurec_lite.service.client import Sensorsim
+from scripts.drive_scene import Driver, Vehicle, drive
+
+
+@pytest.mark.parametrize("left", [0.0, 1.5])
+def test_the_driver_comes_to_the_place_beside_the_path(left: float) -> None:
+    path = trajectory_of(tiny_capture())
+    times = torch.linspace(0, 30, 301, dtype=torch.float64)
+    poses = path.poses[:1].repeat(301, 1, 1)
+    poses[:, :3, 3] += 8.0 * times[:, None] * poses[0, :3, 0]
+    driver, vehicle = Driver(times, poses, left), Vehicle(poses[0].clone())
+    for time in times[:200].tolist():
+        vehicle.drive(*driver.choose(time, vehicle), 0.1)
+    beside = poses[0, :3, 1] @ (vehicle.T[:3, 3] - poses[0, :3, 3])
+    assert float(beside) == pytest.approx(left, abs=0.05)
+    assert float(poses[0, :3, 0] @ (vehicle.T[:3, 3] - poses[0, :3, 3])) == pytest.approx(160, abs=2)
+
+
+def test_a_drive_is_a_film(client: Sensorsim, tmp_path) -> None:
+    assert drive(client, "mine", 0.5, 5.0, tmp_path / "drive.gif") == 5
+    assert iio.imread(tmp_path / "drive.gif").shape == (5, 24, 40, 3)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command serve: it listens, ends cleanly, and says in one sentence what keeps it from starting."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import grpc
+import numpy as np
+import pytest
+from PIL import Image
+from served import JPEG, image_request, service_of, tiny_run
+from test_calls import picture, refused
+from tiny_capture import tiny_scene
+
+from nurec_lite.base.errors import UserError
+from nurec_lite.base.paths import PACKAGE
+from nurec_lite.config import ServeConfig
+from nurec_lite.serve import serve, with_runs
+from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.worker import Worker
+
+
+def test_folders_stand_without_a_key() -> None:
+    assert with_runs(["runs/a", "port=0", "runs/b"]) == ["port=0", 'runs=["runs/a","runs/b"]']
+    assert with_runs(["port=0"]) == ["port=0"]
+
+
+def test_it_serves_until_it_is_stopped(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, said = threading.Event(), []
+    monkeypatch.setattr("builtins.print", lambda text, **_: said.append(text) or stop.set())
+    serve(ServeConfig(runs=[str(run)], port=0, device="cpu"), ["device=cpu"], stop)
+    assert (
+        re.fullmatch(r"serving on 127\.0\.0\.1:\d+, without encryption", said[0])
+        and said[-1] == "stopped after 0 requests"
+    )
+
+
+@pytest.mark.slow
+def test_a_process_ends_by_sigterm_and_answers_what_it_began(run: Path) -> None:
+    line = [sys.executable, "-m", "nurec_lite.serve", str(run), "port=0", "metrics_port=0", "device=cpu"]
+    with subprocess.Popen(
+        line, cwd=PACKAGE.parent, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as process:
+        assert process.stdout is not None
+        said = iter(process.stdout)
+        port = next(found[1] for text in said if (found := re.search(r"serving on 127\.0\.0\.1:(\d+)", text)))
+        figures = next(text for text in said).split()[-1]
+        with Sensorsim(f"127.0.0.1:{port}") as client:
+            assert client.render_rgb(image_request()).image_bytes
+            assert "nurec_lite_rendered_images_total 1" in urlopen(figures).read().decode()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0 and "stopped after 1 requests" in process.stdout.read()
+        with pytest.raises(URLError):
+            urlopen(figures)
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"runs": []}, "no run is named; give folders of runs"),
+        ({"runs": ["nowhere/run"]}, r"nowhere/run does not exist; name the folder of a run"),
+        ({"tls_certificate": "a.pem"}, "tls_key is missing; give both"),
+        ({"tls_key": "a.pem", "tls_certificate": "b.pem"}, r"tls_key is a\.pem, which cannot be read \(No such file"),
+        ({"ego_masks": "nowhere"}, "ego_masks is nowhere, which holds no PNG"),
+        ({"patterns": ["nowhere.yaml"]}, r"nowhere\.yaml"),
+        ({"edits": "nowhere.yaml"}, r"nowhere\.yaml"),
+        ({"host": "256.1.1.1"}, "256.1.1.1:0 cannot be opened; choose another host or port"),
+    ],
+    ids=range(8),
+)
+def test_what_keeps_it_from_starting_is_a_sentence(run: Path, keys: dict[str, Any], sentence: str) -> None:
+    before = threading.active_count()
+    with pytest.raises(UserError, match=sentence):
+        service_of(*[] if "runs" in keys else [run], **keys)
+    assert threading.active_count() == before
+
+
+def test_ports_that_are_taken_are_refused(run: Path) -> None:
+    with service_of(run) as first:
+        with pytest.raises(UserError, match="cannot be opened"):
+            service_of(run, port=first.port)
+        with pytest.raises(UserError, match=r"metrics_port is \d+, which cannot be opened"):
+            service_of(run, metrics_port=first.metrics_port)
+
+
+def test_two_runs_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="are both scene 'mine'; rename one of the folders"):
+        service_of(run, tiny_run(tmp_path / "mine"))
+
+
+def test_scenes_make_room_for_each_other(run: Path, tmp_path: Path) -> None:
+    other = tiny_run(tmp_path / "other")
+    with service_of(run, other, loaded=1) as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
+        assert list(client.get_available_scenes().scene_ids) == ["mine", "other"]
+        for name in ("mine", "other", "mine"):
+            assert client.render_rgb(image_request(scene_id=name)).image_bytes
+            assert list(client.get_loaded_scenes().scene_ids) == [name]
+
+
+def test_edits_and_bodies_of_vehicles(run: Path, tmp_path: Path) -> None:
+    """A file removes all actors; a picture of the bonnet lies over the lower half."""
+    (tmp_path / "edits.yaml").write_text("remove: [actors]")
+    (tmp_path / "rig").mkdir()
+    body = np.zeros((4, 4, 4), np.uint8)
+    body[2:] = (200, 10, 20, 255)
+    Image.fromarray(body).save(tmp_path / "rig" / "camera_0.png")
+    with (
+        service_of(run, edits=str(tmp_path / "edits.yaml"), ego_masks=str(tmp_path / "rig")) as service,
+        Sensorsim(f"127.0.0.1:{service.port}") as client,
+    ):
+        (mask,) = [one.ego_mask_id for one in client.get_available_ego_masks().ego_mask_metadata]
+        assert (mask.camera_logical_id, mask.rig_config_id) == ("camera_0", "rig")
+        named = {"track_id": tiny_scene().tracks.ids[0], "pose_pair": {"start_pose": {"quat": {"w": 1}}}}
+        assert (
+            refused(lambda: client.render_rgb(image_request(dynamic_objects=[named])))[0] is grpc.StatusCode.NOT_FOUND
+        )
+        found = picture(client.render_rgb(image_request(insert_ego_mask=True, ego_mask_id=mask)).image_bytes)
+        plain = picture(client.render_rgb(image_request()).image_bytes)
+    assert (found[12:] == (200, 10, 20)).all() and np.array_equal(found[:12], plain[:12])
+
+
+# ---- encryption
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> dict[str, str]:
+    """A certificate of localhost and its key."""
+    files = {"tls_key": str(tmp_path / "key.pem"), "tls_certificate": str(tmp_path / "server.pem")}
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    line = ["openssl", *words.split(), "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        [*line, "-keyout", files["tls_key"], "-out", files["tls_certificate"]], check=True, capture_output=True
+    )
+    return files
+
+
+def test_connections_are_encrypted_by_files(run: Path, pem: dict[str, str]) -> None:
+    certificate = Path(pem["tls_certificate"]).read_bytes()
+    with service_of(run, **pem) as service:
+        with Sensorsim(f"localhost:{service.port}", certificate=certificate) as client:
+            assert list(client.get_available_scenes().scene_ids) == ["mine"]
+        with Sensorsim(f"localhost:{service.port}") as client:
+            assert refused(lambda: client.get_version(timeout=10))[0] in (
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+            )
+
+
+def test_a_client_without_a_certificate_is_turned_away_where_one_is_asked_for(run: Path, pem: dict[str, str]) -> None:
+    certificate = Path(pem["tls_certificate"]).read_bytes()
+    with (
+        service_of(run, **pem, tls_clients=pem["tls_certificate"]) as service,
+        Sensorsim(f"localhost:{service.port}", certificate=certificate) as client,
+    ):
+        assert refused(lambda: client.get_version(timeout=10))[0] is grpc.StatusCode.UNAVAILABLE
+
+
+# ---- a GPU that fails
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
+    """Errors that the next launches raise."""
+    errors: list[Exception] = []
+    rendered = Worker._rendered
+
+    def fails(worker: Worker, group: list[Any]) -> list[Any]:
+        if errors:
+            raise errors.pop(0)
+        return rendered(worker, group)
+
+    monkeypatch.setattr(Worker, "_rendered", fails)
+    yield errors
+
+
+def test_a_defect_costs_one_request_and_a_broken_gpu_the_service(run: Path, failing: list[Exception]) -> None:
+    with service_of(run) as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
+        failing.append(RuntimeError("a defect"))
+        code, said = refused(lambda: client.render_rgb(image_request()))
+        assert (
+            code is grpc.StatusCode.INTERNAL
+            and said == "render_rgb failed in the service (RuntimeError); its log has the trace"
+        )
+        assert client.render_rgb(image_request(image_format=JPEG)).image_bytes and service.healthy()
+        failing.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
+        assert refused(lambda: client.render_rgb(image_request()))[0] is grpc.StatusCode.INTERNAL
+        assert refused(lambda: client.render_rgb(image_request())) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "the service is stopping; ask another replica",
+        )
+        assert not service.healthy()
