@@ -55,9 +55,7 @@ class DataConfig:
     frames: list[int] | None = None  # first and last (exclusive) frame, and if given the step between them; null: all
     cameras: list[str] | None = None  # cameras to read, in order; `side` holds out the last; null: all (KITTI: colour)
     lidars: list[str] | None = None  # lidars to read, in this order; null: all (PandaSet: the Pandar64)
-    seconds: list[float] | None = (
-        None  # first and last (exclusive) second, between which frames' middles lie; null: all
-    )
+    seconds: list[float] | None = None  # first and last (exclusive) second of the middles of frames; null: all
     trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
@@ -65,9 +63,7 @@ class DataConfig:
         None  # KITTI raw: found when there is one; Argoverse 2, nuScenes, PandaSet, Waymo: the scene's name or number
     )
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
-    rate: float | None = (
-        None  # COLMAP: images a second of a camera whose names are numbers of frames; null: names are times, or 10
-    )
+    rate: float | None = None  # COLMAP: images a second where names are numbers; null: names are times, or 10
     unit_metres: float = 1.0  # COLMAP: metres of a unit of the reconstruction
     poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
     tracks: TracksChoice = field(

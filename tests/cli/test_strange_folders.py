@@ -46,7 +46,7 @@ FOLDERS: dict[str, list[list[str]]] = {  # verbs whose `out` is a folder, with t
     "inspect": [["data=pack", "data.root={original}"]],
 }
 FILES = {"export", "pack", "compare"}  # verbs whose `out` is a file
-NEITHER = {"serve"}  # verbs that write nothing
+NEITHER = {"serve", "view"}  # verbs that write nothing
 
 
 def test_every_verb_is_among_these() -> None:
