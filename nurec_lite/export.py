@@ -5,16 +5,23 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 from pathlib import Path
+from typing import Any
 
+from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.capture.types import Capture
+from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import command, load_run
 from nurec_lite.config import ExportConfig
 from nurec_lite.output.edit_file import read_edits
 from nurec_lite.output.interchange.choice import Choice, check_choice
-from nurec_lite.output.interchange.names import files_of
+from nurec_lite.output.interchange.names import SPLATS, USDZ, files_of
 from nurec_lite.output.interchange.splat_files import Layout, check_layout, write_splats
+from nurec_lite.output.interchange.usd_files import check_usd, write_usd
+from nurec_lite.readers import open_capture
 from nurec_lite.scene.edit import Edits, edited, removed_tracks
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import scene_from_dict
+from nurec_lite.training.known_capture import check_known_capture, known_of
 
 HELP = """
 Writes the scene of a checkpoint as files of other programs. Below, FILE is what train wrote.
@@ -25,6 +32,7 @@ Writes the scene of a checkpoint as files of other programs. Below, FILE is what
   python -m nurec_lite.export checkpoint=FILE node=background      without the actors
   python -m nurec_lite.export checkpoint=FILE node=003             one actor, about the centre of its box
   python -m nurec_lite.export checkpoint=FILE node=each            a file a node, and JSON of the actors' trajectories
+  python -m nurec_lite.export checkpoint=FILE formats=usdz         USD: actors on their tracks, sky, cameras and lidars
   python -m nurec_lite.export checkpoint=FILE edits=edits.yaml     actors edited by a file (docs/editing.md)
 
 Metres, z up unless the format or `up` says otherwise; an actor in its own frame looks along x. Each file says in a comment what it
@@ -32,7 +40,11 @@ lacks beside the rendered scene: the exposure of each camera, and what lidars me
 """
 
 
-def run(config: ExportConfig, scene: Scene) -> str:
+def run(
+    config: ExportConfig,
+    scene: Scene,
+    capture: Capture | None = None,  # whose cameras and lidars USD gets
+) -> str:
     """Writes the files; returns what the user reads."""
     files, layout = files_of(config), Layout(config.up, config.normals)
     check_layout(layout)
@@ -40,13 +52,34 @@ def run(config: ExportConfig, scene: Scene) -> str:
     removed = {k + 1 for k in removed_tracks(scene.tracks, edits.removed)}
     choice, scene = Choice(config.node, config.time, config.edits, removed), edited(scene, edits)
     check_choice(scene, choice)
-    lines = write_splats(scene, choice, layout, files)
+    if USDZ in files.formats:
+        check_usd(choice, files)
+    lines = write_splats(scene, choice, layout, files) if files.any_of(SPLATS) else []
+    if USDZ in files.formats:
+        lines += write_usd(scene, choice, files, capture, {})
     return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> None:
     config, content = load_run("export", arguments)
-    print(run(config, scene_from_dict(content["scene"])))
+    scene = scene_from_dict(content["scene"])
+    print(run(config, scene, _capture(config, content, scene, arguments)))
+
+
+def _capture(config: ExportConfig, content: dict[str, Any], scene: Scene, arguments: list[str]) -> Capture | None:
+    """The capture, if a format needs it."""
+    if not (USDZ in files_of(config).formats and config.rig):
+        return None
+    path = Path(config.checkpoint)
+    try:
+        check_files(path, config.data, arguments)
+        capture = open_capture(config.data, scene.origin, known_of(content))
+        check_known_capture(path, content, capture, config.data)
+    except UserError as error:
+        raise ConfigError(
+            f"usdz takes cameras and lidars from the capture: {error}; or leave them out by rig=false"
+        ) from error
+    return capture
 
 
 if __name__ == "__main__":

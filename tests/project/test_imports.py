@@ -14,7 +14,8 @@ ROOMS = (
     "base", "bounds", "config", "geometry", "capture", "capture.odometry", "capture.checks", "capture.tracking", "capture.arrow",
     "capture.kitti", "capture.kitti360", "capture.argoverse2", "capture.colmap", "capture.waymo", "capture.nuscenes",
     "capture.pack", "capture.pandaset", "capture.rosbag", "capture.ncore", "capture.simulate", "readers", "scene", "splat",
-    "native.operators", "native", "training", "peer", "evaluation", "opt", "backends", "cli", "output", "output.interchange", "report",
+    "native.operators", "native", "training", "peer", "evaluation", "opt", "backends", "cli", "output", "output.surface",
+    "output.interchange", "report",
     "report.comparison", "report.inspection", "profiling", "profiling.trace", "profiling.summary", "profiling.ncu",
     "profiling.draw", "profiling.compare", "profiling.record", "viewer", "service", "verbs", "api",
 )  # fmt: skip

@@ -10,9 +10,10 @@ from nurec_lite.base.names import name_flaw
 from nurec_lite.config import ExportConfig
 from nurec_lite.output.interchange.choice import ALL, EACH
 
-PLY, COMPRESSED, SPZ = "ply", "compressed", "spz"
-FORMATS = SPLATS = (PLY, COMPRESSED, SPZ)
-ENDINGS = {COMPRESSED: ".compressed.ply", PLY: ".ply", SPZ: ".spz"}  # longest first
+PLY, COMPRESSED, SPZ, USDZ = "ply", "compressed", "spz", "usdz"
+SPLATS = (PLY, COMPRESSED, SPZ)
+FORMATS = (*SPLATS, USDZ)
+ENDINGS = {COMPRESSED: ".compressed.ply", PLY: ".ply", SPZ: ".spz", USDZ: ".usdz"}  # longest first
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Files:
     def beside(self, ending: str) -> Path:
         """A file next to them."""
         return self.stem.with_name(f"{self.stem.name}{ending}")
+
+    def any_of(self, kinds: tuple[str, ...]) -> bool:
+        return any(kind in self.formats for kind in kinds)
 
 
 def files_of(config: ExportConfig) -> Files:

@@ -7,6 +7,7 @@ from nurec_lite.capture.types import Origin
 from nurec_lite.scene.scene import Scene
 
 MADE = "made by nurec_lite"
+NO_MAP = "There is no map of lanes: a scene does not know them; take them from the map of your drive"
 _AXES = {"z": "z up", "y": "y up: (x, z, -y) of the scene", "-y": "y down: (x, -z, y) of the scene"}
 
 
@@ -29,6 +30,12 @@ def lost_of_splats(scene: Scene, still: bool) -> tuple[str, ...]:
     """Sentences on what files of Gaussians alone cannot hold."""
     motion = ["motion is left out: the file holds one moment"] if still else []
     return tuple(["the sky is left out", *motion, *_lost_of_sensors(scene)])
+
+
+def lost_of_usd(scene: Scene) -> tuple[str, ...]:
+    """Sentences on what USD has no place for."""
+    lens = "rolling shutter and distortion of lenses are left out: each camera is a pinhole at mid-exposure"
+    return ("the sky is a light with a picture of 8 bits", lens, *_lost_of_sensors(scene), NO_MAP)
 
 
 def _lost_of_sensors(scene: Scene) -> list[str]:
