@@ -2,7 +2,8 @@
 """Registers, stack, spills and shared memory of every kernel for five architectures, as ptxas counts them: without a GPU.
 
     python scripts/resources.py [--out FILE.json] [--fast-math]    the table, and what exceeds kernels/budget.json
-    python scripts/resources.py --write                            makes the present figures the budget (and scripts/measured.py)
+    python scripts/resources.py --write                            makes the present figures the budget; files that are as they were when
+                                                                   it was made are not compiled again (scripts/measured.py)
 
 Files that include CUB hold no kernels of ours and are left out. Flags are those of the build, nurec_lite/native/build.py.
 """
@@ -206,17 +207,19 @@ def main() -> int:
         nvcc = find_tools(ARCHITECTURES[0]).nvcc
     assert nvcc is not None
     extra = "--use_fast_math" if args.fast_math else ""
-    table = measure(nvcc, extra)
+    before = read_budget()
+    same = measured.unchanged(nvcc, lambda file: asked(file, extra), before) if args.write else set()
+    table = measure(nvcc, extra, [file for file in own_files() if file not in same])
     print_table(table)
     if args.out:
         write_table(args.out, table)
     if args.write:
-        limits = budget_of(table)
+        limits = dict(sorted((budget_of(table) | {file: before[file] for file in same if file in before}).items()))
         (resource("kernels") / "budget.json").write_text(budget_text(limits))
-        known = measured.text_of(nvcc, lambda file: asked(file, extra), table, limits)
+        known = measured.text_of(nvcc, lambda file: asked(file, extra), {*table, *same}, limits)
         (resource("kernels") / measured.MEASURED).write_text(known)
         return 0
-    sentences = excess(table, read_budget())
+    sentences = excess(table, before)
     print(*sentences, sep="\n")
     return 1 if sentences else 0
 

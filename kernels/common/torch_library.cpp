@@ -46,19 +46,14 @@ TORCH_LIBRARY(nurec_lite, m) {
         "render_segments(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
         "int length, Tensor? rows=None) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, "
         "Tensor first, Tensor list_index, Tensor fields, Tensor own_rows)");
-    m.def(
-        "render_segments_backward(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, "
-        "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
-        "Tensor d_transmittance, bool ray_gradients) "
-        "-> (Tensor[] d_gaussians, Tensor d_features, Tensor[] d_rays)");
     // The backward pass of render_segments up to moments: 16 N numbers and then N bytes, 0 for Gaussians without valid
-    // numbers (raster_warps/backward/gaussian_backward.h); for a camera with `of_features`, also the gradient of
-    // features.
+    // numbers (raster_warps/backward/gaussian_backward.h). Also the gradients of a camera's features and of origins and
+    // directions of rays, if they are asked for.
     m.def(
         "render_backward_accumulate(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, "
-        "bool moving, "
-        "int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, "
-        "bool of_features) -> (Tensor grad_accum, Tensor d_features)");
+        "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
+        "Tensor d_transmittance, bool of_features, bool of_rays) "
+        "-> (Tensor grad_accum, Tensor d_features, Tensor[] d_rays)");
     // From moments of all views and upstream gradients to gradients of activations, or of stored parameters: then
     // `scene` has stored_quats, and the last gradient `columns` logits. Gradients that are not `asked` for are empty;
     // means and quats of moving Gaussians are not written. An upstream gradient of scales, opacities, lidar_opacities
@@ -78,28 +73,27 @@ TORCH_LIBRARY(nurec_lite, m) {
         "int[] capacity) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor directions, "
         "Tensor needed)");
     // The same for training (raster_warps/views/train.h), also for several cameras with images of one size, which
-    // bring their pixels each. `node_rotations`: rotations of the nodes [V, K, 4] of `scene`, and each Gaussian's
-    // node; `targets` and `length` as in render_segments; `nudges` [V, 6] only get a gradient, or [0, 6]; `capacity`:
-    // for entries, -1: as many as there are; `depth_bits` as in project. `needed` [V]: entries by view, with a sum of
-    // at least what all need. The outputs after it are for the backward pass; its `d_scene` is empty for parts of
-    // `scene` that the sensor does not use.
+    // bring their pixels each. `targets` and `length` as in render_segments; `capacity`: for entries, -1: as many as
+    // there are; `depth_bits` as in project. `needed` [V]: entries by view, with a sum of at least what all need. The
+    // outputs after it are for the backward pass.
     m.def(
-        "render_views_train(Tensor[] scene, Tensor[] node_rotations, Tensor views, Tensor nudges, Tensor[] rays, "
-        "Tensor "
-        "targets, "
-        "int[] size, int columns, bool moving, int length, int capacity, int depth_bits) -> (Tensor out, Tensor "
-        "distance, "
-        "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor delays, "
-        "Tensor table, Tensor offsets, Tensor gaussians, Tensor places, Tensor first, Tensor list_index, Tensor "
-        "fields, "
-        "Tensor rows)");
+        "render_views_train(Tensor[] scene, Tensor views, Tensor[] rays, Tensor targets, int[] size, int columns, "
+        "bool moving, int length, int capacity, int depth_bits) -> (Tensor out, Tensor distance, "
+        "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor delays, Tensor table, "
+        "Tensor offsets, Tensor gaussians, Tensor numbers, Tensor counts, Tensor first, Tensor list_index, "
+        "Tensor fields, Tensor rows)");
+    // The backward pass of render_views_train up to moments: a row a view, as render_backward_accumulate gives them.
+    // `of_features`: also the gradients of the colours, [V, N, 3].
     m.def(
-        "render_views_train_backward(Tensor[] scene, Tensor[] node_rotations, Tensor views, Tensor targets, bool "
-        "moving, int "
-        "length, "
-        "Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool "
-        "wants_pose_grad) "
-        "-> (Tensor[] d_scene, Tensor d_rotations, Tensor d_nudges)");
+        "render_views_accumulate(Tensor[] scene, Tensor views, Tensor targets, bool moving, int length, "
+        "Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool of_features) "
+        "-> (Tensor grad_accum, Tensor d_features)");
+    // From the moments of cameras to gradients of harmonics, and of the directions in which the views see them:
+    // still_means, means and node rotations. `node_rotations`: rotations of the nodes [V, K, 4] of `scene`, and each
+    // Gaussian's node.
+    m.def(
+        "render_views_colour_backward(Tensor[] scene, Tensor[] node_rotations, Tensor views, Tensor grad_accum) "
+        "-> (Tensor still_means, Tensor means, Tensor rotations, Tensor sh0, Tensor sh_rest)");
     // The last three are the BackwardPlan of raster_tiles/render.h.
     m.def(
         "render(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "

@@ -164,26 +164,15 @@ struct GradientTensors {
     }
 };
 
-// `of_gaussians` makes them; rays add up, so theirs begin with zeros.
-template <class Like>
-GradientTensors gradients_like(RenderTensors const& in, bool of_rays, Like const& of_gaussians) {
+inline GradientTensors zero_gradients(RenderTensors const& in, bool of_rays) {
     GaussianTensors const& g = in.g;
-    auto const of = [&](at::Tensor const& t) { return of_gaussians(t); };
+    auto const of = [](at::Tensor const& t) { return at::zeros_like(t); };
     GradientTensors d = {of(g.still_means), of(g.still_quats), of(g.means),     of(g.quats), of(g.velocities),
                          of(g.scales),      of(g.opacities),   of(in.features), std::nullopt};
     TORCH_CHECK_VALUE(!of_rays || in.origins.size(0) == in.directions.size(0),
                       "origins has no rows, but gradients of rays are asked for");
-    if (of_rays) d.rays = {at::zeros_like(in.origins), at::zeros_like(in.directions)};
+    if (of_rays) d.rays = {of(in.origins), of(in.directions)};
     return d;
-}
-
-inline GradientTensors zero_gradients(RenderTensors const& in, bool of_rays) {
-    return gradients_like(in, of_rays, [](at::Tensor const& t) { return at::zeros_like(t); });
-}
-
-// For a driver that writes every Gaussian's.
-inline GradientTensors unwritten_gradients(RenderTensors const& in, bool of_rays) {
-    return gradients_like(in, of_rays, [](at::Tensor const& t) { return at::empty_like(t); });
 }
 
 // `d_distance`: undefined where a driver is to do without.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several views of a step in one launch a stage, with gradients (kernels/raster_warps/views/train.h): views of cameras with images of
-one size, or of one lidar. Gaussian i as view v sees it is instance N v + i, so one sort by depth and one by warp tile serve all views. The
-backward pass loops over the views of a Gaussian, so parameters that the views share get their gradient once. On CUDA alone.
+one size, or of one lidar. Gaussian i as view v sees it is instance N v + i, so one sort by depth and one by warp tile serve all views.
+Gradients are deferred: the backward epilogue of the step differentiates the Gaussians of these views with those of all others. On CUDA
+alone.
 
 Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
 """
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.rows import rows_of
+from nurec_lite.native.batched_backward import Blended, Launch, render_views
+from nurec_lite.native.deferred_backward import grad_slot_of
 from nurec_lite.native.operators.rays import pixels
 from nurec_lite.native.operators.render_views import NodeRotations, SceneArrays, SensorRays
 from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view, wants_pose_grad
@@ -103,38 +106,45 @@ def _images(
         none.long(),
     )
     size = [camera.width, camera.height, WIDTH, HEIGHT]
-    out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.render_views_train(
-        *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving,
-        *_limits(capacity, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
-    )  # fmt: skip
-    image = composite(out, transmittance, sky, world, plan)
+    out = _blended(gaussians, views, rays, none.view(0, 2), size, 1, capacity, plan)
+    image = composite(out.features, out.transmittance, sky, out.directions, plan)
     shape = len(views), camera.height, camera.width
-    of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
-    return BatchedViews([CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], needed)
+    of_views = image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape)
+    return BatchedViews([CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], out.needed)
 
 
 def _sweeps(
     gaussians: Sequence[SplitGaussians], views: Sequence[LidarView], capacity: int | None, plan: RenderPlan
 ) -> BatchedViews:
     sizes = [len(view.directions) for view in views]
-    directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
+    directions, fractions = (joined([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
     cells = views[0].lidar.cells(BEAMS, device=directions.device)
     rays = SensorRays(directions, fractions, cells.edges, begins_of(sizes, directions.device))
     aims = [view.targets for view in views if view.targets is not None]
-    targets = torch.cat(aims) if aims else directions.new_empty(0, 2)
-    found = torch.ops.nurec_lite.render_views_train(
-        *_scene(gaussians, views),
-        rays,
-        targets,
-        [],
-        cells.columns,
-        True,
-        *_limits(capacity, plan, WARP // LISTS, directions.device),
-        plan.depth_bits,
-    )
-    features, distance, transmittance, median, needed = found[:5]
-    returns = (t.split(sizes) for t in (distance, median, features, transmittance))
-    return BatchedViews([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
+    targets = joined(aims) if aims else directions.new_empty(0, 2)
+    out = _blended(gaussians, views, rays, targets, [], cells.columns, capacity, plan)
+    returns = (t.split(sizes) for t in (out.distance, out.median, out.features, out.transmittance))
+    return BatchedViews([LidarReturns(*one) for one in zip(*returns, strict=True)], out.needed)
+
+
+def _blended(
+    gaussians: Sequence[SplitGaussians],
+    views: Sequence[AnyView],
+    rays: SensorRays,
+    targets: Tensor,  # [R, 2] of sweeps, or [0, 2]
+    size: list[int],
+    columns: int,
+    capacity: int | None,
+    plan: RenderPlan,
+) -> Blended:
+    moving = not size or has_per_ray_origins(views[0])
+    limits = _limits(capacity, plan, WIDTH * HEIGHT if size else WARP // LISTS, targets.device)
+    launch = Launch(
+        stacked([packed_view(view) for view in views]), rays, targets, size, columns, moving, *limits, plan.depth_bits,
+        plan.rank1_sh, views[0].eye().detach() if isinstance(views[0], CameraView) else targets,
+    )  # fmt: skip
+    slots = [grad_slot_of(g, view) for g, view in zip(gaussians, views, strict=True)]
+    return render_views(*_scene(gaussians), launch, slots)
 
 
 def _limits(capacity: int | None, plan: RenderPlan, rays_a_list: int, device: torch.device) -> tuple[int, int]:
@@ -154,25 +164,27 @@ def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] 
     return begins
 
 
-def _scene(
-    gaussians: Sequence[SplitGaussians], views: Sequence[AnyView]
-) -> tuple[SceneArrays, NodeRotations, Tensor, Tensor]:
-    """The first arguments of the operator. What stands still is as opaque at one time as at another."""
+def stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """Stacks tensors of one shape; one alone is not copied."""
+    return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
+
+
+def joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Concatenates tensors; one alone is not copied."""
+    return tensors[0].contiguous() if len(tensors) == 1 else torch.cat(list(tensors))
+
+
+def _scene(gaussians: Sequence[SplitGaussians]) -> tuple[SceneArrays, NodeRotations]:
+    """Returns the first arguments of the operator. Colours alone differentiate what is not detached. What stands still is as opaque at
+    one time as at another."""
     g, s = gaussians[0], len(gaussians[0].still_means)
     means, quats, velocities, rotations = (
-        torch.stack([getattr(one, name) for one in gaussians]) for name in ("means", "quats", "velocities", "rotations")
+        stacked([getattr(one, name) for one in gaussians]) for name in ("means", "quats", "velocities", "rotations")
     )
-    opacities = torch.stack([one.opacities[s:] for one in gaussians])
+    opacities = stacked([one.opacities[s:] for one in gaussians])
     frames = rows_of(rotations.detach(), g.nodes, dim=1)
     scene = SceneArrays(
-        g.still_means, g.still_quats, means, quats, velocities, g.scales, g.opacities[:s], opacities, frames,
-        g.sh0, g.sh_rest, g.lidar,
+        g.still_means, g.still_quats.detach(), means, quats.detach(), velocities.detach(), g.scales.detach(),
+        g.opacities[:s].detach(), opacities.detach(), frames, g.sh0, g.sh_rest, g.lidar.detach(),
     )  # fmt: skip
-    rows = torch.stack([packed_view(view) for view in views])
-    return scene, NodeRotations(rotations, g.nodes), rows, _pose_deltas(views, rows)
-
-
-def _pose_deltas(views: Sequence[AnyView], like: Tensor) -> Tensor:  # [V, 6], or [0, 6]: no view has any
-    if not any(view.pose_delta is not None and view.pose_delta.requires_grad for view in views):
-        return like.new_empty(0, 6)
-    return torch.stack([like.new_zeros(6) if view.pose_delta is None else view.pose_delta for view in views])
+    return scene, NodeRotations(rotations, g.nodes)

@@ -51,7 +51,6 @@ FLAGS = {  # by kind, or by file where one needs its own
     "raster_tiles/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
     "raster_tiles/render_backward_split.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/view_blend.cu": f"{_CUDA} --use_fast_math",
-    "raster_warps/views/view_gaussians_backward.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/view_project.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/view_rows.cu": f"{_CUDA} --use_fast_math",
 }

@@ -19,8 +19,11 @@ from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native import warps
+from nurec_lite.native.operators.correct_view import pose_vjp
+from nurec_lite.native.operators.gaussian_backward import view_gradients
 from nurec_lite.native.operators.render_segments import kept_of
 from nurec_lite.native.operators.shared import (
+    GaussianArrays,
     Outputs,
     gaussian_args,
     given_of,
@@ -29,6 +32,7 @@ from nurec_lite.native.operators.shared import (
     ray_and_list_args,
 )
 from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
+from nurec_lite.splat.pose_delta import with_pose_grad
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays
@@ -58,9 +62,9 @@ class DeferredGaussians(SplitGaussians):
 
 
 def grad_accum_floats(n: int) -> int:
-    """Returns the floats of a grad slot: 16 of each Gaussian, followed by a byte of each
+    """Returns the floats of a grad slot: 16 of each Gaussian, followed by a byte of each, to a multiple of 16 bytes
     (kernels/raster_warps/backward/gaussian_backward.h)."""
-    return 16 * n + (n + 3) // 4
+    return 16 * n + (n + 15) // 16 * 4
 
 
 def with_grad_slot(gaussians: SplitGaussians, slot: Tensor) -> DeferredGaussians:
@@ -72,6 +76,36 @@ def with_grad_slot(gaussians: SplitGaussians, slot: Tensor) -> DeferredGaussians
 def has_unused_slot(gaussians: AnyGaussians) -> TypeGuard[DeferredGaussians]:
     """Returns whether the gradients of these Gaussians are deferred. Those of a view that is rendered again, or without a step, are not."""
     return isinstance(gaussians, DeferredGaussians) and gaussians.grad_slot.unused
+
+
+def grad_slot_of(gaussians: SplitGaussians, view: CameraView | LidarView) -> Tensor:
+    """Returns the grad slot of the Gaussians, or one whose gradients are made for this view alone."""
+    if has_unused_slot(gaussians):
+        return gaussians.grad_slot.claim()
+    posed: AnyGaussians = gaussians
+    if view.pose_delta is not None:  # else the centre is not needed
+        posed = with_pose_grad(gaussians, view.pose_delta, view.centre(), pose_vjp)
+    args = packed_view(view), isinstance(view, LidarView), has_per_ray_origins(view)
+    found: Tensor = _SlotOfView.apply(*args, posed.lidar, *gaussian_args(posed))
+    return found
+
+
+class _SlotOfView(torch.autograd.Function):
+    """The grad slot of one view; backward, the epilogue of this view."""
+
+    @staticmethod
+    def forward(ctx: Any, view: Tensor, by_lidar: bool, moving: bool, lidar: Tensor, *gaussians: Tensor) -> Tensor:
+        ctx.by_lidar, ctx.moving = by_lidar, moving
+        ctx.save_for_backward(view, *gaussians)
+        return lidar.new_empty_strided((grad_accum_floats(len(lidar)),), (0,))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, moments: Tensor) -> tuple[Tensor | None, ...]:
+        view, *gaussians = ctx.saved_tensors
+        with span("gaussian_backward", within=BACKWARD):
+            found, lidar = view_gradients(GaussianArrays(*gaussians), moments, view, ctx.by_lidar, ctx.moving)
+        return None, None, None, lidar if ctx.by_lidar else None, *found
 
 
 def blend(
@@ -116,9 +150,9 @@ class _RenderSegmentsDeferred(torch.autograd.Function):
         features, view, *saved = ctx.saved_tensors
         gaussians, rays, lists, kept, outputs = ctx.groups.split(saved)
         with span("render", within=BACKWARD):
-            found, d_features = torch.ops.nurec_lite.render_backward_accumulate(
+            found, d_features, _ = torch.ops.nurec_lite.render_backward_accumulate(
                 gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs,
-                *given_of(grads, Outputs(*outputs)), ctx.needs_input_grad[1],
+                *given_of(grads, Outputs(*outputs)), ctx.needs_input_grad[1], False,
             )  # fmt: skip
         return found, d_features if ctx.needs_input_grad[1] else None, None, None, None
 

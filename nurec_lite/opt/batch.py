@@ -9,10 +9,10 @@ many images as before, as Grendel-GS has both for Gaussians (Zhao et al. 2024, O
 1e-15, too small to be scaled.
 Gain, code before and after, limits: docs/options/batch.md.
 One launch: on a GPU, with warp_cull, fused_interp and collect_once, images of one size and sweeps of one lidar go through one projection,
-one sort and one launch a stage, forward and backward (kernels/raster_warps/views/train.h). Parameters that the views share get their
-gradient once. Numbers are those of one view after another up to rounding, and to the order of sums. An image of a size of its own, and
-all views without these options or where poses ask for gradients of rays, are rendered by themselves, which a line of the log says; on a
-CPU all are. one_launch=false asks for that, too.
+one sort and one launch a stage (kernels/raster_warps/views/train.h). With fused_project one epilogue differentiates their Gaussians with
+those of all other views; without it each view has its own. Numbers are those of one view after another up to rounding, and to the order
+of sums. An image of a size of its own, and all views without these options or where poses ask for gradients of rays, are rendered by
+themselves, which a line of the log says; on a CPU all are. one_launch=false asks for that, too.
 Limits: a step's memory grows with its images; in one launch also what a view needs only while it is listed, 150 bytes a Gaussian and
 view. Room for lists is by sensor, as without it, and all views of a launch share it. Steps stay what the user says: train.steps,
 density.every and the noise of a step count steps, and each step sees more images. The rule takes gradients for independent, which those
@@ -96,7 +96,7 @@ class OneLaunch:
         if (why := _unsupported_stages(stages) or unsupported_reason(views, gaussians)) is not None:
             self._log_once(why)
             return self._inner(stages, scene, views, gaussians)
-        return _launched(stages, scene, views, gaussians)
+        return launch_views(stages, scene, views, gaussians)
 
     def _log_once(self, why: str) -> None:
         if why not in self._logged:
@@ -120,7 +120,7 @@ def _unsupported_stages(stages: Stages) -> str | None:
     return f"another option changes the stage '{other[0]}'" if other else None
 
 
-def _launched(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Any) -> list[Seen]:
+def launch_views(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Any) -> list[Seen]:
     """Room for all lists is that of all views. Each view says what it needs, so that rooms are learned as without a launch for all, and
     a step fails where one of them needs more than its own."""
     assert stages.plan is not None

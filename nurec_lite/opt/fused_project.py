@@ -6,12 +6,10 @@ Gaussians, zeros for unseen ones; autograd added these up, view by view, and joi
 and fills the rows of visible Gaussians, and one kernel turns the rows of all views into gradients, each written once. With
 fused_activate it goes on to the stored parameters and adds the gradients of regularisers and colours on the way. If poses are
 corrected, the same kernel sums the six numbers of a view's pose gradient.
-Source: none that we know of; the views of one launch of `batch` do the same (kernels/raster_warps/views/train.h). Formulas:
-kernels/math/moments.cuh.
+Source: none that we know of. Formulas: kernels/math/moments.cuh.
 Gain, code before and after, limits: docs/options/fused_project.md.
-Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view goes the plain way,
-and the log says so; one launch of `batch` finishes by itself. Gradients of colours have their own kernel. Class exact: the same
-formulas; sums are taken in another order.
+Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view has an epilogue of
+its own, and the log says so. Gradients of colours have their own kernel. Class exact: the same formulas; sums are taken in another order.
 """
 
 import logging

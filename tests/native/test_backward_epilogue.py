@@ -10,20 +10,21 @@ from typing import Any
 import pytest
 import torch
 from bundle_scenes import driven
-from look_scenes import View, scene_for, views_of
+from look_scenes import SENSORS, View, scene_for, views_of
 from operators import check_schema
 from parity import DEVICES, Case, aimed, cast_view, rounding, run
 from parity import random_weights as weights_of
 from splat_scenes import F64
 from test_batched_views import _turned_away, assert_learned_alike, listed_by_bundles, moved
 from test_parity_render import SUMS
-from together_scenes import LOOP, Learned, learn, stages_for
+from together_scenes import LOOP, Learned, Render, learn, stages_for
 from torch import Tensor
 
 from nurec_lite.native import backward_epilogue
 from nurec_lite.native.deferred_backward import DeferredGaussians, grad_accum_floats
 from nurec_lite.native.operators.shared import packed_view
 from nurec_lite.opt import fused_activate
+from nurec_lite.opt.batch import launch_views
 from nurec_lite.opt.fused_project import OnePass
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import render
@@ -71,13 +72,15 @@ def with_activation(stages: Stages, stored: bool) -> Stages:
     return fused_activate.apply(stages) if stored else stages
 
 
-def by_one_pass(stages: Stages, stored: bool, scene: Scene, views: list[View], *weights: Any, **how: Any) -> Learned:
-    """`stored`: behind fused_activate."""
+def by_one_pass(
+    stages: Stages, stored: bool, scene: Scene, views: list[View], *weights: Any, by: Render = LOOP, **how: Any
+) -> Learned:
+    """`stored`: after fused_activate. `by`: one view after another, or all in one launch."""
     stages = with_activation(stages, stored)
     one = OnePass(stages.render.collect, stored)  # type: ignore[arg-type]
     with one.learning():
         own = stages.planned("fused_project", deferred_backward=True).wrap(gather=one.gather)
-        return learn(LOOP, own, scene, views, *weights, **how)
+        return learn(by, own, scene, views, *weights, **how)
 
 
 def compare(scene: Scene, views: list[View], stages: Stages, **how: Any) -> Learned:
@@ -86,6 +89,18 @@ def compare(scene: Scene, views: list[View], stages: Stages, **how: Any) -> Lear
         found = by_one_pass(stages, stored, scene, views, **how)
         assert_learned_alike(found, expected)
     return found
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("nudged", [False, True])
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_views_of_one_launch(sensor: str, n: int, nudged: bool, stored: bool, device: torch.device) -> None:
+    """One view, too: its gradients go through the same epilogue."""
+    views = views_of(sensor, n, device)
+    scene, stages = with_own_opacities(scene_for(views[0], 200, device)), stages_for(device)
+    expected = by_one_pass(stages, stored, scene, views, nudged=nudged)
+    assert_learned_alike(by_one_pass(stages, stored, scene, views, by=launch_views, nudged=nudged), expected)
 
 
 def with_own_opacities(scene: Scene) -> Scene:

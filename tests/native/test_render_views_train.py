@@ -32,13 +32,15 @@ def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) ->
     stages, kept = stages_for(device), {}
     scene = scene_for(views[0], n, device, actors=0.4 if n else 0.0)
 
-    def called(scene: Any, turned: Any, rows: Tensor, nudges: Tensor, rays: Any, *last: Any) -> Any:
-        kept.update(scene._asdict() | turned._asdict() | rays._asdict() | {"views": rows, "nudges": nudges})
+    def called(scene: Any, nodes: Any, launch: Any, _: Any) -> Any:
+        r = launch
+        kept.update(scene._asdict() | nodes._asdict() | r.rays._asdict() | {"views": r.views})
+        last = r.targets, r.size, r.columns, r.moving, r.segment_entries, r.capacity, r.depth_bits
         kept.update(zip(LAST, last, strict=True))
         raise StopIteration
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batched_views.torch.ops.nurec_lite, "render_views_train", called)
+        patch.setattr(batched_views, "render_views", called)
         for _ in range(2):  # once more, as then it is known which Gaussians stand still
             gaussians = stages.render.gather(stages, scene, views).gaussians
         with pytest.raises(StopIteration):
@@ -47,45 +49,56 @@ def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) ->
 
 
 def packed(args: dict[str, Any]) -> tuple[Any, ...]:
-    scene, turned, rays = ([args[name] for name in group._fields] for group in (SceneArrays, NodeRotations, SensorRays))
-    return scene, turned, args["views"], args["nudges"], rays, *(args[k] for k in LAST)
+    scene, rays = ([args[name] for name in group._fields] for group in (SceneArrays, SensorRays))
+    return scene, args["views"], rays, *(args[k] for k in LAST)
 
 
 def call(args: dict[str, Any]) -> Any:
     return torch.ops.nurec_lite.render_views_train(*packed(args))
 
 
-def backward_of(args: dict[str, Any], nudged: bool = False) -> dict[str, Any]:
+def backward_of(args: dict[str, Any], of_features: bool = False) -> dict[str, Any]:
     """Of the backward operator."""
     out, distance, transmittance, _, _, *kept = call(args)
     outputs = Outputs(out, distance, transmittance)
     more = dict(zip(SavedViews._fields, kept, strict=True)) | outputs._asdict()
-    given = {"d_out": out, "d_distance": distance, "d_transmittance": transmittance, "nudged": nudged}
+    given = {"d_out": out, "d_distance": distance, "d_transmittance": transmittance, "of_features": of_features}
     own = {"world": more.pop("directions"), "kept_gaussians": more.pop("gaussians")}
     return args | more | own | given
 
 
 def packed_backward(args: dict[str, Any]) -> tuple[Any, ...]:
-    scene, turned, views, _, _, targets, _, _, moving, length, *_ = packed(args)
+    scene, views, _, targets, _, _, moving, length, *_ = packed(args)
     own = {"directions": "world", "gaussians": "kept_gaussians"}
     kept = [args[own.get(name, name)] for name in SavedViews._fields]
-    told = [args[k] for k in ("d_out", "d_distance", "d_transmittance", "nudged")]
-    return scene, turned, views, targets, moving, length, kept, [args[k] for k in Outputs._fields], *told
+    given = [args[k] for k in ("d_out", "d_distance", "d_transmittance", "of_features")]
+    return scene, views, targets, moving, length, kept, [args[k] for k in Outputs._fields], *given
+
+
+def packed_colours(args: dict[str, Any], grad_accum: Tensor) -> tuple[Any, ...]:
+    nodes = [args[name] for name in NodeRotations._fields]
+    return packed(args)[0], nodes, args["views"], grad_accum
 
 
 @pytest.mark.parametrize("n", [0, 20])
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     """What a part or a row does not need is not written, so that outputs of two calls need not be equal."""
+    is_camera = sensor != "lidar"
     for room in (-1, 500):
-        args = call_of(sensor, device, n, cameras=1 if sensor == "lidar" else 2) | {"room": room}
+        args = call_of(sensor, device, n, cameras=2 if is_camera else 1) | {"room": room}
         check_schema(torch.ops.nurec_lite.render_views_train.default, packed(args))
-    for nudged in (False, True):
-        back = packed_backward(backward_of(args, nudged))
-        check_schema(torch.ops.nurec_lite.render_views_train_backward.default, back)
+    for of_features in (False, True) if is_camera else (False,):
+        back = packed_backward(backward_of(args, of_features))
+        check_schema(torch.ops.nurec_lite.render_views_accumulate.default, back)
+    if is_camera:
+        grad_accum, d_features = torch.ops.nurec_lite.render_views_accumulate(*back)
+        assert d_features.shape == (2, n, 3) and bool(d_features.any()) == (n > 0)
+        colours = packed_colours(args, grad_accum)
+        check_schema(torch.ops.nurec_lite.render_views_colour_backward.default, colours)
 
 
-TENSORS = (*SceneArrays._fields, *NodeRotations._fields, "views", "nudges", *SensorRays._fields, "targets")
+TENSORS = (*SceneArrays._fields, "views", *SensorRays._fields, "targets")
 
 
 @pytest.mark.parametrize("sensor", ["still camera", "lidar"])
@@ -108,7 +121,7 @@ def test_wrong_tensors_of_the_backward_pass(name: str, device: torch.device) -> 
     args = backward_of(call_of("lidar", device))
     key = {"directions": "world", "gaussians": "kept_gaussians"}.get(name, name)
     with pytest.raises((ValueError, IndexError), match=f"{name} has|Dimension"):
-        torch.ops.nurec_lite.render_views_train_backward(
+        torch.ops.nurec_lite.render_views_accumulate(
             *packed_backward(args | {key: args[key].flatten()[None, None, :3]})
         )
 
@@ -121,9 +134,6 @@ def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
         "directions has 64 rows, but an image has 63": ("still camera", {"directions": zeros(64, 3)}),
         "targets has 126 rows, but a camera's rays have none": ("still camera", {"targets": zeros(126, 2)}),
         "targets has shape": ("lidar", {"targets": zeros(5, 2)}),
-        "nudges has shape": ("lidar", {"nudges": zeros(3, 6)}),
-        "rotations has shape": ("still camera", {"rotations": zeros(3, 2, 4)}),
-        "node holds 99": ("still camera", {"node": 99}),
         "rows of views is 0": ("lidar", {"views": zeros(0, 62)}),
     }
 
@@ -134,15 +144,28 @@ def test_wrong_arguments_are_refused(words: str, device: torch.device, monkeypat
     sensor, changes = wrong_arguments()[words]
     args = call_of(sensor, device)
     changes = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in changes.items()}
-    if changes.get("node") == 99:
-        changes["node"] = torch.full_like(args["node"], 99)
     with pytest.raises(ValueError, match=words):
         call(args | changes)
 
 
-@pytest.mark.parametrize(("group", "n"), [(0, 12), (1, 2), (4, 4)])
+@pytest.mark.parametrize(("group", "n"), [(0, 12), (2, 4)])
 def test_lists_that_lack_a_tensor(group: int, n: int, device: torch.device) -> None:
     given = list(packed(call_of("lidar", device)))
     given[group] = given[group][1:]
     with pytest.raises(ValueError, match=f"has {n - 1} tensors, but must have {n}"):
         torch.ops.nurec_lite.render_views_train(*given)
+
+
+def test_wrong_arguments_of_colours(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUREC_LITE_CHECK", "1")
+    args = backward_of(call_of("still camera", device))
+    grad_accum, _ = torch.ops.nurec_lite.render_views_accumulate(*packed_backward(args))
+    wrong = {
+        "rotations has shape": {"rotations": torch.zeros(3, 2, 4, device=device)},
+        "node holds 99": {"node": torch.full_like(args["node"], 99)},
+    }
+    for words, changes in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            torch.ops.nurec_lite.render_views_colour_backward(*packed_colours(args | changes, grad_accum))
+    with pytest.raises(ValueError, match="grad_accum has shape"):
+        torch.ops.nurec_lite.render_views_colour_backward(*packed_colours(args, grad_accum[:1]))

@@ -309,8 +309,8 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     out, distance, transmittance, _, *kept = torch.ops.nurec_lite.render_segments(*args)
     outputs = [out, distance, transmittance]
     for with_rays in (False, True):
-        last = list(kept), outputs, *(torch.randn_like(t) for t in outputs), with_rays
-        check_schema(torch.ops.nurec_lite.render_segments_backward.default, (*args, *last))
+        last = list(kept), outputs, *(torch.randn_like(t) for t in outputs), is_camera, with_rays
+        check_schema(torch.ops.nurec_lite.render_backward_accumulate.default, (*args, *last))
     assert (
         len(Segments._fields) == len(kept) and len(Outputs._fields) == len(outputs) and len(Lists._fields) == len(lists)
     )

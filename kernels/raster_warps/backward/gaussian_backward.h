@@ -16,9 +16,10 @@ namespace nurec::cuda {
 
 constexpr int MAX_BACKWARD_VIEWS = 16;  // V
 
-// Returns the floats of a view's gradient buffer: N rows of moments, followed by a byte for each Gaussian.
+// Returns the floats of a view's gradient buffer: N rows of moments, followed by a byte for each Gaussian. The buffers
+// of several views may follow one another: each begins on a multiple of 16 bytes.
 constexpr int64_t grad_accum_floats(int64_t n) {
-    return MOMENT_FLOATS * n + (n + 3) / 4;
+    return MOMENT_FLOATS * n + (n + 15) / 16 * 4;
 }
 
 struct BackwardView {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding of nurec_lite::render_backward_accumulate and ::gaussian_backward, which CUDA alone has.
+// Binding of nurec_lite::gaussian_backward, which CUDA alone has.
 #ifdef NUREC_CUDA
 
 #include <ATen/ops/empty_like.h>
@@ -9,7 +9,6 @@
 
 #include "../../common/torch_check.h"
 #include "../../common/torch_site.h"
-#include "../blend/torch_segments.h"
 #include "gaussian_backward.h"
 
 namespace nurec {
@@ -39,18 +38,18 @@ cuda::BackwardScene backward_scene(at::TensorList t, at::TensorList moved, int64
     check_group(t, "scene", 7, "means, quats, scales, opacities, lidar_opacities, lidar, stored_quats");
     check_group(moved, "moved", 4, "means, quats, velocities, rotations");
     auto const device = t[0].device();
-    check_floats_of(t[0], "means", {-1, 3}, device);
-    int64_t const n = t[0].size(0), own = t[4].size(0) ? n : 0, stored = t[6].size(0) ? n : 0;
-    check_floats_of(t[1], "quats", {n, 4}, device);
-    check_floats_of(t[2], "scales", {n, 3}, device);
+    check_floats_of(t[2], "scales", {-1, 3}, device);
     check_positive(t[2], "scales");
+    check_floats_of(moved[0], "moved means", {views, -1, 3}, device);
+    int64_t const n = t[2].size(0), a = moved[0].size(1), own = t[4].size(0) ? n : 0, stored = t[6].size(0) ? n : 0;
+    TORCH_CHECK_VALUE(a <= n, "moved means has ", a, " Gaussians, but there are ", n);
+    int64_t const rows = t[0].size(0) == n - a ? n - a : n;
+    check_floats_of(t[0], "means", {rows, 3}, device);
+    check_floats_of(t[1], "quats", {rows, 4}, device);
     check_floats_of(t[3], "opacities", {n}, device);
     check_floats_of(t[4], "lidar_opacities", {own}, device);
-    check_floats_of(t[5], "lidar", {n, 2}, device);
+    check_floats_of(t[5], "lidar", {stored || t[5].size(0) ? n : 0, 2}, device);
     check_floats_of(t[6], "stored_quats", {stored, 4}, device);
-    check_floats_of(moved[0], "moved means", {views, -1, 3}, device);
-    int64_t const a = moved[0].size(1);
-    TORCH_CHECK_VALUE(a <= n, "moved means has ", a, " Gaussians, but there are ", n);
     check_floats_of(moved[1], "moved quats", {views, a, 4}, device);
     check_floats_of(moved[2], "velocities", {views, a, 3}, device);
     check_floats_of(moved[3], "rotations", {views, -1, 4}, device);
@@ -190,40 +189,9 @@ GradTensors gaussian_backward(at::TensorList arrays, at::TensorList moved, at::T
     return {found, d_moved, pose_grads};
 }
 
-// Takes the arguments of render_segments_backward, and returns moments of Gaussians instead of their gradients, and
-// gradients of features for a camera, if asked for.
-std::tuple<Tensor, Tensor> render_backward_accumulate(at::TensorList gaussians, Tensor const& features,
-                                                      at::TensorList rays, at::TensorList lists, Tensor const& view,
-                                                      bool moving, int64_t length, at::TensorList kept,
-                                                      at::TensorList outputs, Tensor const& d_out,
-                                                      std::optional<Tensor> const& d_distance,
-                                                      Tensor const& d_transmittance, bool of_features) {
-    RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
-    check_warp_tiles(in);
-    check_group(kept, "kept", 4, "first, list_index, fields, rows");
-    OutputTensors const given = checked_outputs(in, outputs, d_out, d_distance, d_transmittance);
-    bool const is_camera = features.size(1) == 3;
-    TORCH_CHECK_VALUE(is_camera || !of_features, "of_features is about a camera's features; those of a lidar are told");
-    Site site(view.device());
-    int64_t const n = in.g.scales.size(0);
-    Tensor grad_accum = site.empty({cuda::grad_accum_floats(n)}, at::kFloat);
-    Tensor d_features = site.empty({of_features ? n : 0, features.size(1)}, at::kFloat);
-    Tensor const d_t = d_distance ? *d_distance : is_camera ? Tensor() : at::zeros_like(given.distance);
-    RenderGrads d = grads_of(given, d_t, GradientTensors{});
-    d.features = of_features ? d_features.mutable_data_ptr<float>() : nullptr;
-    float* const rows = grad_accum.mutable_data_ptr<float>();
-    cuda::render_backward_accumulate(params_of(in, moving), outputs_of(given), d,
-                                     parts_of({kept[0], kept[1], kept[2], kept[3]}, length),
-                                     reinterpret_cast<cuda::MomentRow*>(rows),
-                                     reinterpret_cast<uint8_t*>(rows + cuda::MOMENT_FLOATS * n), site.queue());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {grad_accum, d_features};
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
-    m.impl("render_backward_accumulate", &render_backward_accumulate);
     m.impl("gaussian_backward", &gaussian_backward);
 }
 

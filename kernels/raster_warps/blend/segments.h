@@ -44,12 +44,10 @@ void pack_gaussian_rows(RenderParams const& p, float* rows, Queue const& queue);
 
 // Blends the rows of `segments`. Fills all other arrays of `segments`, which the backward pass reads.
 void render_segments(RenderParams const& p, RenderOutputs const& out, Segments const& segments, Queue const& queue);
-void render_segments_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d,
-                              Segments const& segments, Queue const& queue);
 
-// The first half of the backward pass: adds the gradients of each row, as moments, to `moments` [N]. Callers continue
-// from these sums in different ways.
-struct MomentRow;                      // ../render/moment_row.cuh
+// The first half of the backward pass: adds the gradients of each row, as moments, to `moments` [N]. The epilogue
+// (../backward) turns the moments of all views into gradients.
+struct MomentRow;                      // ../../project/moment_row.cuh
 constexpr int64_t MOMENT_FLOATS = 16;  // of a MomentRow
 void accumulate_segments(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d,
                          Segments const& segments, MomentRow* moments, Queue const& queue);

@@ -152,29 +152,6 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
     }
 }
 
-template <int C>
-__device__ void store_gradient(RenderParams const& p, GradSums const& d, int64_t i, GaussianGrad<float> const& g,
-                               float opacity, float const* features) {
-    store_placed(d.g, p.g.n_still, i, g.mean, g.q, g.v);
-    store3(d.g.scales, i, g.s);
-    d.g.opacities[i] = opacity;
-#pragma unroll
-    for (int c = 0; c < C; ++c) d.features[C * i + c] = features ? features[c] : 0.f;
-}
-
-// Turns moments into gradients of the Gaussians' parameters. Reads nothing of a Gaussian that is in no list.
-template <bool MOVING, int C>
-__global__ void differentiate_aligned_moments_kernel(RenderParams p, GradSums d) {
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= p.g.n) return;
-    if (p.visible && !p.visible[i]) return store_gradient<C>(p, d, i, {}, 0, nullptr);
-    MomentRow const& sum = d.moments[i];
-    Frame<float> const f = frame_of(p.g, i);
-    Moments<float> const found = unalign(alignment_of(frame_on<MOVING>(p.path, f)), p.g.opacities[i], sum.moments);
-    GaussianGrad<float> const g = moments_backward(quat_of(p.g, i), load3(p.g.scales, i), f, found);
-    store_gradient<C>(p, d, i, g, found.opacity, sum.features);
-}
-
 template <class N>
 void launch(RenderParams const& p, RenderOutputs const& out, GradSums const& d, Segments const& segments,
             Queue const& queue) {
@@ -203,17 +180,6 @@ void accumulate_segments(RenderParams const& p, RenderOutputs const& out, Render
                          : p.moving         ? camera_kernel<true>(d)
                                             : camera_kernel<false>(d);
     kernel(p, out, d, segments, queue);
-}
-
-void render_segments_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given,
-                              Segments const& segments, Queue const& queue) {
-    if (!p.g.n) return;
-    GradSums const d = {given, nullptr, zeros<MomentRow>(p.g.n, queue)};
-    accumulate_segments(p, out, given, segments, d.moments, queue);
-    auto* const finish = p.n_features == 2 ? differentiate_aligned_moments_kernel<true, 2>
-                         : p.moving        ? differentiate_aligned_moments_kernel<true, 3>
-                                           : differentiate_aligned_moments_kernel<false, 3>;
-    finish<<<blocks_for(p.g.n), THREADS, 0, queue.stream>>>(p, d);
 }
 
 }  // namespace nurec::cuda

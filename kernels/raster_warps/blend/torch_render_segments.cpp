@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding of nurec_lite::render_segments and ::render_segments_backward, which CUDA alone has.
+// Binding of nurec_lite::render_segments, which CUDA alone has.
 #ifdef NUREC_CUDA
 
 #include <torch/library.h>
@@ -38,30 +38,10 @@ BlendedParts render_segments(at::TensorList gaussians, Tensor const& features, a
     return std::tuple_cat(found, kept);
 }
 
-Gradients render_segments_backward(at::TensorList gaussians, Tensor const& features, at::TensorList rays,
-                                   at::TensorList lists, Tensor const& view, bool moving, int64_t length,
-                                   at::TensorList kept, at::TensorList outputs, Tensor const& d_out,
-                                   std::optional<Tensor> const& d_distance, Tensor const& d_transmittance,
-                                   bool ray_gradients) {
-    RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
-    check_warp_tiles(in);
-    check_group(kept, "kept", 4, "first, list_index, fields, rows");
-    OutputTensors const given = checked_outputs(in, outputs, d_out, d_distance, d_transmittance);
-    Site site(view.device());
-    bool const optional = features.size(1) == 3 && !ray_gradients;  // kernels that do without the distance
-    Tensor const d_t = d_distance ? *d_distance : optional ? Tensor() : at::zeros_like(given.distance);
-    GradientTensors const found = unwritten_gradients(in, ray_gradients);
-    cuda::render_segments_backward(params_of(in, moving), outputs_of(given), grads_of(given, d_t, found),
-                                   parts_of({kept[0], kept[1], kept[2], kept[3]}, length), site.queue());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return found.all();
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
     m.impl("render_segments", &render_segments);
-    m.impl("render_segments_backward", &render_segments_backward);
 }
 
 }  // namespace nurec

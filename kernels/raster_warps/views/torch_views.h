@@ -111,9 +111,8 @@ inline cuda::VisibleList seen_by(Views const& p, cuda::Visibility const& visibil
 struct Listed {
     BinParams warp_tiles;
     int64_t capacity;
-    at::Tensor table, begins, offsets, gaussians,
-        rows;                 // table: rays of each list; begins as BinWork has them
-    uint32_t const* numbers;  // of the rows, nearest first
+    at::Tensor table, begins, offsets, gaussians, rows;  // table: rays of each list; begins as BinWork has them
+    at::Tensor numbers;                                  // instances of the rows, nearest first
 };
 
 // Lists hold the places of `rows`. needed [2]: Gaussians that some view sees, and entries.
@@ -138,7 +137,9 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
         cuda::make_bin_work(out.warp_tiles, out.begins.mutable_data_ptr<int64_t>(), capacity[1], queue);
     auto* const rows = out.rows.mutable_data_ptr<float>();
     if (!p.rays.is_camera) out.warp_tiles.shapes = rows;
-    out.numbers = cuda::pack_view_rows(p, visibility, visible_list, out.warp_tiles, work, rows, queue);
+    out.numbers = site.empty({visible_list.most}, at::kInt);
+    cuda::pack_view_rows(p, visibility, visible_list, out.warp_tiles, work,
+                         reinterpret_cast<uint32_t*>(out.numbers.mutable_data_ptr<int>()), rows, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     auto* const most = needed.mutable_data_ptr<int64_t>() + 1;
     if (capacity[1] < 0) {

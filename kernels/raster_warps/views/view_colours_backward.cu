@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradients of harmonics over several views: the coefficients of a Gaussian are read once, if any view has a
-// gradient of its colour, and their gradients are written once.
+// gradient of its colour, and their gradients are written once. So are those of its places.
 #include "../../math/sh.cuh"
 #include "../../math/view_direction.cuh"
 #include "../../appearance/colour_blocks.cuh"
@@ -47,17 +47,12 @@ __device__ Quat<float> add_view(ViewedScene const& scene, int64_t view, int64_t 
     return back.q;
 }
 
-__device__ void add3(float* to, int64_t i, Vec3<float> a) {
-    store3(to, i, load3(to, i) + a);
-}
-
 // Returns the colour's gradient from view v; 0 if the view does not see it.
-__device__ Vec3<float> colour_from(RowSums const& in, int64_t n, int64_t v, int64_t i) {
-    int const row = i < n ? in.places[n * v + i] : -1;
-    return row < 0 ? Vec3<float>{0, 0, 0} : load3(in.moments[row].features, 0);
+__device__ Vec3<float> colour_from(ViewMoments const& in, int64_t n, int64_t v, int64_t i) {
+    return i < n && in.seen(v)[i] ? load3(in.of(v)[i].features, 0) : Vec3<float>{0, 0, 0};
 }
 
-__device__ bool any_view(RowSums const& in, ViewedScene const& scene, int64_t i) {
+__device__ bool any_view(ViewMoments const& in, ViewedScene const& scene, int64_t i) {
     for (int64_t v = 0; v < scene.views; ++v)
         if (is_some(colour_from(in, scene.g.n, v, i))) return true;
     return false;
@@ -65,28 +60,26 @@ __device__ bool any_view(RowSums const& in, ViewedScene const& scene, int64_t i)
 
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
-    differentiate_view_colours_kernel(ViewedScene scene, RowSums in, SceneGrads d) {
+    differentiate_view_colours_kernel(ViewedScene scene, ViewMoments in, Nodes nodes, ColourGrads d) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x, n = scene.g.n, a = i - scene.g.n_still;
     bool const moves = a >= 0 && i < n;
-    int const node = moves ? int(in.node[a]) : -1;
+    int const node = moves ? int(nodes.of[a]) : -1;
     rows.read(scene.sh, n, any_view(in, scene, i));
     auto const mine = rows.mine();
     ColourSums<S> sums;
     for (int64_t v = 0; v < scene.views; ++v) {
         Vec3<float> const d_colour = colour_from(in, n, v, i);
         Quat<float> d_rotation = {0, 0, 0, 0};
-        if (is_some(d_colour)) {
-            Vec3<float> d_mean;
-            d_rotation = add_view<S>(scene, v, i, mine, d_colour, sums, d_mean);
-            if (moves)
-                add3(d.g.means, (n - scene.g.n_still) * v + a, d_mean);
-            else
-                sums.mean = sums.mean + d_mean;
-        }
-        add_to_rotations(d.rotations + 4 * in.nodes * v, node, d_rotation);
+        Vec3<float> d_mean = {0, 0, 0};
+        if (is_some(d_colour)) d_rotation = add_view<S>(scene, v, i, mine, d_colour, sums, d_mean);
+        if (moves)
+            store3(d.means, (n - scene.g.n_still) * v + a, d_mean);
+        else
+            sums.mean = sums.mean + d_mean;
+        add_to_rotations(d.rotations + 4 * nodes.n * v, node, d_rotation);
     }
-    if (i < n && !moves) add3(d.g.still_means, i, sums.mean);
+    if (i < n && !moves) store3(d.still_means, i, sums.mean);
 #pragma unroll
     for (int c = 0; c < 3 * S; ++c) mine[c] = sums.sh[c];
     __syncthreads();
@@ -95,15 +88,15 @@ __global__ void __launch_bounds__(GAUSSIANS)
 
 }  // namespace
 
-void differentiate_colours(Views const& p, RowSums const& sums, SceneGrads const& d, Queue const& queue) {
-    ViewedScene const& scene = p.scene;
+void differentiate_colours(ViewedScene const& scene, ViewMoments const& moments, Nodes const& nodes,
+                           ColourGrads const& d, Queue const& queue) {
     if (!scene.g.n) return;
     int64_t const s = scene.coefficients;
     auto* const kernel = s == 1   ? differentiate_view_colours_kernel<1>
                          : s == 4 ? differentiate_view_colours_kernel<4>
                          : s == 9 ? differentiate_view_colours_kernel<9>
                                   : differentiate_view_colours_kernel<16>;
-    kernel<<<blocks_of(scene.g.n), GAUSSIANS, 0, queue.stream>>>(scene, sums, d);
+    kernel<<<blocks_of(scene.g.n), GAUSSIANS, 0, queue.stream>>>(scene, moments, nodes, d);
 }
 
 }  // namespace nurec::cuda

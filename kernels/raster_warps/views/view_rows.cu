@@ -165,15 +165,14 @@ Prepare prepare_for(Views const& p) {
     return p.rays.moving ? prepare_image<true>(p.scene.coefficients) : prepare_image<false>(p.scene.coefficients);
 }
 
-// Returns the instances by depth. Radix sort is stable and instances ascend, so equal depths keep their order.
-uint32_t const* by_depth(Visibility const& visibility, VisibleList const& visible_list, Queue const& queue) {
-    auto const array = [&] { return queue.memory.array<uint32_t>(visible_list.most); };
-    uint32_t *keys = array(), *sorted = array();
-    if (!visible_list.most) return sorted;
+// Sorts the instances by depth. Radix sort is stable and instances ascend, so equal depths keep their order.
+void sort_by_depth(Visibility const& visibility, VisibleList const& visible_list, uint32_t* sorted,
+                   Queue const& queue) {
+    if (!visible_list.most) return;
+    auto* const keys = queue.memory.array<uint32_t>(visible_list.most);
     launch_pdl(gather_depth_keys_kernel, blocks_for(visible_list.most), THREADS, queue, visibility, visible_list, keys);
     sort_pairs({visible_list.most, keys, visible_list.chosen, nullptr, sorted, visible_list.count}, visibility.bits,
                queue);
-    return sorted;
 }
 
 void find_rows(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
@@ -185,9 +184,11 @@ void find_rows(Views const& p, Visibility const& visibility, VisibleList const& 
 
 }  // namespace
 
-uint32_t const* pack_view_rows(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
-                               BinParams const& warp_tiles, BinWork const& work, float* rows, Queue const& queue) {
-    PackedRows const out = {by_depth(visibility, visible_list, queue), work, rows};
+void pack_view_rows(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
+                    BinParams const& warp_tiles, BinWork const& work, uint32_t* numbers, float* rows,
+                    Queue const& queue) {
+    sort_by_depth(visibility, visible_list, numbers, queue);
+    PackedRows const out = {numbers, work, rows};
     auto const blocks = blocks_for(visible_list.most + 1);
     if (p.rays.is_camera)
         find_rows(p, visibility, visible_list, warp_tiles.warp_tiles, out, queue);
@@ -195,7 +196,6 @@ uint32_t const* pack_view_rows(Views const& p, Visibility const& visibility, Vis
         bound_warp_tiles(warp_tiles, work, queue);
     Prepare const kernel = prepare_for(p);
     launch_pdl(kernel, blocks, THREADS, queue, p, visibility, visible_list, warp_tiles.warp_tiles, out);
-    return out.numbers;
 }
 
 }  // namespace nurec::cuda

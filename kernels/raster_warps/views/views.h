@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several views in one launch a stage: of one lidar, or of cameras with images of one size. Rendering keeps nothing for
-// gradients; learn.h has what training keeps. All pointers are the device's.
+// gradients; train.h has the backward pass. All pointers are the device's.
 //
 // Letters: V views, S static Gaussians and A dynamic ones, N = S + A, H instances: Gaussians as some view sees them, of
 // all V N; R rays of all views, P pixels of an image, A warp tiles, L entries of all lists, C features.
@@ -69,9 +69,10 @@ struct VisibleList {
 };
 
 // Fills `work`, and packs `rows` [most, gaussian_row_floats] of the instances that some warp tile may hit, nearest
-// first, equal keys by view and index; lists of a lidar refer to these. Returns the instance of each row [most].
-uint32_t const* pack_view_rows(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
-                               BinParams const& warp_tiles, BinWork const& work, float* rows, Queue const& queue);
+// first, equal keys by view and index; lists refer to these. numbers [most] become the rows' instances.
+void pack_view_rows(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
+                    BinParams const& warp_tiles, BinWork const& work, uint32_t* numbers, float* rows,
+                    Queue const& queue);
 
 // Blends whole lists, long ones first.
 void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue);

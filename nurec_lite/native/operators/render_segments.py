@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
+from nurec_lite.native.operators.gaussian_backward import view_gradients
 from nurec_lite.native.operators.shared import (
     GaussianArrays,
     Lists,
@@ -29,6 +30,7 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 _RAYS = 2  # the argument `rays`
+CHANNELS = 3  # features of a camera
 
 
 class Segments(NamedTuple):
@@ -58,7 +60,7 @@ def render_segments(
 
 def register() -> None:
     torch.library.register_autograd("nurec_lite::render_segments", _gradients, setup_context=_keep)
-    torch.library.register_autograd("nurec_lite::render_segments_backward", no_second_gradients)
+    torch.library.register_autograd("nurec_lite::render_backward_accumulate", no_second_gradients)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -75,14 +77,17 @@ def _gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 4)), Lists(*islice(saved, 4)),
         next(saved), Outputs(*islice(saved, 3)), Segments(*saved),
     )  # fmt: skip
-    wants_rays = any(ctx.needs_input_grad[_RAYS])
+    is_camera, wants_rays = features.shape[1] == CHANNELS, any(ctx.needs_input_grad[_RAYS])
     given = given_of(grads, outputs)
     with span("render", within=BACKWARD):
-        d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_segments_backward(
-            gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
+        moments, d_features, d_rays = torch.ops.nurec_lite.render_backward_accumulate(
+            gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, is_camera, wants_rays
         )
+    with span("gaussian_backward", within=BACKWARD):
+        d_gaussians, d_lidar = view_gradients(gaussians, moments, view, not is_camera, ctx.moving)
     others = [None] * (len(ctx.needs_input_grad) - 4)  # rows are among them only where they are given
-    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 4, *others
+    d_features = d_features if is_camera else d_lidar
+    return list(d_gaussians), d_features, [*(d_rays or (None, None)), None, None], [None] * 4, *others
 
 
 def kept_of(

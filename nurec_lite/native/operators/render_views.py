@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators render_views and render_views_train: several views in one launch a stage. On CUDA alone.
+"""The operators render_views and render_views_train: several views in one launch a stage. On CUDA alone. Gradients:
+nurec_lite/native/batched_backward.py.
 
 Letters: V views, S static Gaussians and A dynamic ones, N = S + A; R rays of all views, P pixels of an image; K nodes.
 """
 
-from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
-from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.operators.shared import Outputs, given_of, no_second_gradients
 
 
 class SceneArrays(NamedTuple):
@@ -57,7 +54,8 @@ class SavedViews(NamedTuple):
     table: Tensor  # [A, P] int64 rays of a list, -1 where it has fewer
     offsets: Tensor  # [A + 1] int64
     gaussians: Tensor  # [L] int32 rows, nearest first in each list
-    row_index: Tensor  # [V N] int32 row of Gaussian i as view v sees it; -1: it has none
+    numbers: Tensor  # [H] int32 instance of each row: N v + i of Gaussian i as view v sees it
+    counts: Tensor  # [2] int64 rows that are filled, and entries that all lists need
     first: Tensor  # this and the next three as Segments has them
     list_index: Tensor
     fields: Tensor
@@ -65,36 +63,8 @@ class SavedViews(NamedTuple):
 
 
 def register() -> None:
-    torch.library.register_autograd("nurec_lite::render_views", _no_gradients)
-    torch.library.register_autograd("nurec_lite::render_views_train", _view_gradients, setup_context=_keep_views)
-    torch.library.register_autograd("nurec_lite::render_views_train_backward", no_second_gradients)
-
-
-def _keep_views(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    scene, turned, views, _, _, targets, size, _, moving, ctx.length, *_ = inputs
-    outputs, others, kept = output[:3], output[3:5], output[5:]
-    ctx.moving, ctx.size = moving, size
-    ctx.mark_non_differentiable(*others, *kept)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*scene, *turned, views, targets, *outputs, *kept)
-
-
-def _view_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-    saved = iter(ctx.saved_tensors)
-    scene, turned, views, targets, outputs, kept = (
-        SceneArrays(*islice(saved, 12)), NodeRotations(*islice(saved, 2)), next(saved), next(saved),
-        Outputs(*islice(saved, 3)), SavedViews(*saved),
-    )  # fmt: skip
-    wants_pose_delta, given = ctx.needs_input_grad[3], given_of(grads, outputs)
-    with span("render", within=BACKWARD):
-        d_scene, d_rotations, d_pose_deltas = torch.ops.nurec_lite.render_views_train_backward(
-            scene, turned, views, targets, ctx.moving, ctx.length, kept, outputs, *given, wants_pose_delta
-        )
-    unasked = {"frames", "lidar"} if ctx.size else {"frames", "sh0", "sh_rest"}
-    d_each = [None if name in unasked else d for name, d in zip(SceneArrays._fields, d_scene, strict=True)]
-    turns = [d_rotations if ctx.size else None, None]
-    no_size: list[None] | None = None if ctx.size else []  # torch takes an empty list for one of tensors
-    return d_each, turns, None, d_pose_deltas if wants_pose_delta else None, [None] * 4, None, no_size, *[None] * 5
+    for name in ("render_views", "render_views_train"):
+        torch.library.register_autograd(f"nurec_lite::{name}", _no_gradients)
 
 
 def _no_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:

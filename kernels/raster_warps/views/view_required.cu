@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row of each instance, and the capacity that the lists of each view need.
+// The capacity that the lists of each view need.
 #include "../../common/launch.cuh"
 #include "train.h"
 
 namespace nurec::cuda {
 namespace {
-
-// Rows without candidates may follow the visible ones.
-__global__ void store_row_indices_kernel(int64_t n, uint32_t const* numbers, int64_t const* begins, int* places) {
-    int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (r < n && begins[r + 1] > begins[r]) places[numbers[r]] = int(r);
-}
 
 __global__ void share_required_entries_kernel(Views p, WarpTiles b, int64_t const* offsets, int64_t const* most,
                                               int64_t* needed) {
@@ -26,13 +20,6 @@ __global__ void share_required_entries_kernel(Views p, WarpTiles b, int64_t cons
 }
 
 }  // namespace
-
-void index_rows(Views const& p, int64_t n_rows, uint32_t const* numbers, int64_t const* begins, int* places,
-                Queue const& queue) {
-    cudaMemsetAsync(places, 0xff, sizeof(int) * static_cast<std::size_t>(p.scene.views * p.scene.g.n), queue.stream);
-    if (n_rows)
-        store_row_indices_kernel<<<blocks_for(n_rows), THREADS, 0, queue.stream>>>(n_rows, numbers, begins, places);
-}
 
 void share_required(Views const& p, WarpTiles const& warp_tiles, int64_t const* offsets, int64_t const* most,
                     int64_t* needed, Queue const& queue) {
