@@ -6,8 +6,9 @@ benchmarks/results and the place in it (scripts/figure_table.py). The number of 
 For a new figure, write a row with id, unit, file and where, and in the page [0.00 dB](../benchmarks/figures.csv#ID).
 
 After a comment `printed: FILE` stands what training prints for that file of metrics, its first lines. Tables of ladders stand between the
-markers that benchmarks/ladder/ladder.py fills; after a comment `options: FILE QUALITY` that of benchmarks/ladder/bench_options.py, with
-a column of benchmarks/ladder/option_quality.py once the second file is there; after `ablation: FILE` that of benchmarks/ladder/ablation.py.
+markers that benchmarks/ladder/ladder.py fills. After a comment `options: FILE QUALITY` stands that of benchmarks/ladder/bench_options.py,
+with a column of benchmarks/ladder/option_quality.py once the second file is there; after `ablation: FILE` that of
+benchmarks/ladder/ablation.py; after `scaling: FILE` that of benchmarks/scaling/bench_scaling.py.
 The pages of options, docs/options/X.md, their pictures and the tables that lead to them are those of scripts/option_pages/pages.py.
 
 python scripts/figures.py            writes the pages, and names those that changed
@@ -26,6 +27,7 @@ from benchmarks.ladder.ablation import table as ablation_table
 from benchmarks.ladder.ladder import PAGE as LADDERS
 from benchmarks.ladder.ladder import page_of, read
 from benchmarks.ladder.options_table import table as options_table
+from benchmarks.scaling.scaling_table import table as scaling_table
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser, told
@@ -40,8 +42,9 @@ PRINTED = re.compile(r"(<!-- printed: (\S+) -->\n```text\n).*?```", re.DOTALL)
 TABLES = {  # by the comment before them
     "options": options_table,
     "ablation": ablation_table,
+    "scaling": scaling_table,
 }
-TABLE = re.compile(r"(<!-- (options|ablation): (\S+(?: \S+)*) -->\n\n)(?:\|.*\n)*")
+TABLE = re.compile(r"(<!-- (options|ablation|scaling): (\S+(?: \S+)*) -->\n\n)(?:\|.*\n)*")
 SHOWN = 4  # lines
 
 
