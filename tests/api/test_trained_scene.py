@@ -2,6 +2,7 @@
 """`TrainedScene`: what it renders is what the verb render writes, and batches, arrays and poses of one's own mean what they say."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,8 +211,9 @@ def test_actors_are_taken_away_and_moved(scene: TrainedScene) -> None:
 # ---- mistakes
 
 
-def own_camera(**flaw: Any) -> Camera:
-    return replace(tiny_capture().camera("camera_0"), name="own", **flaw)
+def own_camera(**flaw: Any) -> Callable[[], Camera]:
+    """Makes a camera when a test runs: its capture is not cast while tests are collected."""
+    return lambda: replace(tiny_capture().camera("camera_0"), name="own", **flaw)
 
 
 @pytest.mark.parametrize(
@@ -247,8 +249,9 @@ def own_camera(**flaw: Any) -> Camera:
     ],
 )
 def test_mistakes_are_sentences(scene: TrainedScene, arguments: dict[str, Any], sentence: str) -> None:
+    given = {name: value() if callable(value) else value for name, value in arguments.items()}
     with pytest.raises(ConfigError, match=sentence):
-        scene.render(**({"camera": "camera_0", "time": 0.3} | arguments))
+        scene.render(**({"camera": "camera_0", "time": 0.3} | given))
 
 
 def test_mistakes_of_actors_and_lidars_are_sentences(scene: TrainedScene) -> None:
