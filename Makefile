@@ -48,9 +48,10 @@ clean:  ## remove built files and caches (not .venv, not runs/)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
-# Once, and again when what is to be installed changes. The constraints settle every version in one pass.
+# Once, and again when what is to be installed changes. The constraints settle every version in one pass. Python compiles a module when it
+# first imports it: most of those installed never are.
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "make: installing nurec_lite and its dependencies into $(VENV) (minutes the first time)"
-	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@

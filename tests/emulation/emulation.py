@@ -42,14 +42,19 @@ def install() -> None:
 
 @cache
 def library() -> Path:
-    """Path of the compiled library. Of what has been compiled before, only what changed is compiled again."""
-    root = resource("kernels")
-    folder = build.cache_folder() / f"emulation_{_digest(root)}"
+    """Path of the compiled library, whose name is a checksum of the sources. All checkouts share the folder: of what one of them has
+    compiled, only what differs is compiled again."""
+    root, folder = resource("kernels"), build.cache_folder() / f"emulation_{_digest()}"
+    wanted = {folder / path.relative_to(root): path for path in sorted(root.rglob("*/*")) if path.is_file()}
+    own = [path.read_bytes() for path in sorted(OWN.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    names = [str(path.relative_to(root)).encode() for path in wanted.values()]
+    kept = folder / f"{_sum(*names, *(path.read_bytes() for path in wanted.values()), *own)}.so"
     folder.mkdir(parents=True, exist_ok=True)
     with build._alone(folder / "lock"):
-        wanted = {folder / path.relative_to(root): path for path in root.rglob("*/*") if path.is_file()}
-        _rewrite(wanted)
-        return _compiled(sources(wanted), folder)
+        if not kept.exists():
+            _rewrite(wanted)
+            kept.hardlink_to(_compiled(sources(wanted), folder))  # linking makes a new file, and leaves this one
+    return kept
 
 
 def compiled(
@@ -61,23 +66,46 @@ def compiled(
     return _compiled([target], folder)
 
 
-def _digest(root: Path) -> str:
-    """Of what ninja does not look at."""
+def _sum(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _digest() -> str:
+    """A checksum of all that decides about an object file and that ninja does not look at."""
     compiler = build._output(*build.find_tools("").compiler, "--version")
-    parts = str(root), torch.__version__, str(build._TORCH), compiler, build._processor()
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return _sum(*(part.encode() for part in (torch.__version__, compiler, build._processor())))
 
 
 def _rewrite(wanted: dict[Path, Path]) -> None:
-    """Targets from sources; what else lies in the targets' folders goes."""
+    """Targets from sources; what else lies in the targets' folders goes. Messages name a kernel's file as it lies in a checkout."""
+    checkout = resource("kernels").parent
+    for target, source in wanted.items():
+        name = source.relative_to(checkout) if source.is_relative_to(checkout / "kernels") else source
+        _write(target, rewritten(source.read_text(), str(name)))
     for folder in {target.parent for target in wanted}:
-        folder.mkdir(parents=True, exist_ok=True)
         for path in set(folder.iterdir()) - wanted.keys():
             path.unlink()
-    for target, source in wanted.items():
-        text = rewritten(source.read_text(), str(source))
-        if not target.is_file() or target.read_text() != text:  # what is as it was keeps its time, for ninja
-            target.write_text(text)
+
+
+def _write(target: Path, text: str) -> None:
+    """A file that is as it was keeps its time, for ninja."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.is_file() or target.read_text() != text:
+        target.write_text(text)
+
+
+def _bring(folder: Path) -> list[Path]:
+    """Copies the headers and the sources of the emulation, and links torch's headers, so that no command names a checkout. Returns the
+    copied sources."""
+    files = [*(OWN / "include").rglob("*.*"), *(OWN / "runtime").glob("*.cpp")]
+    targets = [folder / "emulation" / path.relative_to(OWN) for path in files]
+    for target, path in zip(targets, files, strict=True):
+        _write(target, path.read_text())
+    headers = folder / "torch"
+    if not headers.exists() or headers.readlink() != build._TORCH / "include":
+        headers.unlink(missing_ok=True)
+        headers.symlink_to(build._TORCH / "include")
+    return sorted(target for target in targets if target.suffix == ".cpp")
 
 
 def sources(rewritten: Iterable[Path]) -> list[Path]:
@@ -89,7 +117,7 @@ def sources(rewritten: Iterable[Path]) -> list[Path]:
 def _compiled(sources: list[Path], folder: Path) -> Path:
     target = folder / build.LIBRARY
     build.write_units(_units(sources), folder, folder)
-    (folder / "build.ninja").write_text(_ninja_file(sources, target))
+    (folder / "build.ninja").write_text(_ninja_file(sources, _bring(folder), target))
     ran = subprocess.run([build.find_tools("").ninja, "-C", str(folder)], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise build.BuildError(f"the emulated kernels do not compile:\n{ran.stdout}{ran.stderr}")
@@ -102,22 +130,20 @@ def _units(sources: list[Path]) -> dict[str, build.Unit]:
     return {"bindings.cpp": build.Unit(bindings, "CPU", cuda=True)} if bindings else {}
 
 
-def _ninja_file(sources: list[Path], target: Path) -> str:
+def _ninja_file(sources: list[Path], runtime: list[Path], target: Path) -> str:
     tools = build.find_tools("")
-    compiler, torch_headers = build._quoted(*tools.compiler), build._quoted(str(build._TORCH / "include"))
-    headers = f"-I {build._quoted(str(OWN / 'include'))} -isystem {torch_headers}"
+    compiler = build._quoted(*tools.compiler)
     lines = [
-        "rule cxx", f"  command = {compiler} $flags {headers} -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
+        "rule cxx", f"  command = {compiler} $flags -I emulation/include -isystem torch -MMD -MF $out.d -c $in -o $out",
+        "  depfile = $out.d",
         "rule link", f"  command = {compiler} -shared $in -o $out.tmp $flags && mv $out.tmp $out",
     ]  # fmt: skip
+    flags = {Path(name): FLAGS["torch"] for name in _units(sources)}
+    flags |= {path: FLAGS[str(build.kind_of(path))] for path in sources if build.kind_of(path) != "torch"}
+    flags |= {path: FLAGS["runtime"] for path in runtime}
     objects = []
-    for name in _units(sources):
-        objects.append(f"{Path(name).stem}.o")
-        lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {FLAGS['torch']}"]
-    drivers = [path for path in sources if build.kind_of(path) != "torch"]
-    for path in [*drivers, *sorted((OWN / "runtime").glob("*.cpp"))]:
-        objects.append(f"{path.parent.parent.name}_{path.parent.name}_{path.stem}.o")
-        flags = FLAGS["runtime" if path.parent.parent == OWN else str(build.kind_of(path))]
-        lines += [f"build {objects[-1]}: cxx {build._escaped(path)}", f"  flags = {flags}"]
+    for path, own in flags.items():
+        objects.append("_".join((*path.parent.parts[-2:], f"{path.stem}.o")).lstrip("_"))
+        lines += [f"build {objects[-1]}: cxx {build._escaped(path)}", f"  flags = {own}"]
     lines += [f"build {build._escaped(target)}: link {' '.join(objects)}", f"  flags = {build._link_flags(tools)}", ""]
     return "\n".join(lines)
