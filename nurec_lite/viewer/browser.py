@@ -26,7 +26,6 @@ from nurec_lite.viewer.worker import Worker
 
 SWEEP = "sweep"  # what is asked of the worker
 _AHEAD_M = 10.0  # of a place that the browser's camera looks at
-_DEPTHS = 480  # rows of the depth that a browser gets, at most
 
 
 class Browser:
@@ -88,11 +87,7 @@ class Browser:
     # ---- Screen
 
     def show(self, painted: Painted, quality: int) -> None:
-        depth = painted.depth
-        if depth is not None:
-            step = max(1, -(-depth.shape[0] // _DEPTHS))
-            depth = np.ascontiguousarray(depth[::step, ::step])
-        self._client.scene.set_background_image(painted.image, format="jpeg", jpeg_quality=quality, depth=depth)
+        self._client.scene.set_background_image(painted.image, format="jpeg", jpeg_quality=quality, depth=painted.depth)
         self._client.flush()
         if painted.text != self._text:
             self._text = painted.text

@@ -28,6 +28,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.viewer.request import BESIDE, FrameView, Request
 
 FAR_M = 80.0  # metres: end of the colour scale of ranges
+DEPTH_ROWS = 480  # of the depth that a browser gets, at most
 SKY_M = 160.0  # metres at which the browser puts the sky, so that points stand before it
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,9 +40,7 @@ RANGES, ERRORS = Bar(RANGE_MAP, 0, FAR_M, "m"), Bar(ERROR_MAP, 0, COLOUR_ERROR)
 @dataclass(frozen=True)
 class Painted:
     image: np.ndarray  # [H, W, 3] uint8
-    depth: np.ndarray | None = (
-        None  # [H, W] metres along the view; None where the browser's points do not fit the picture
-    )
+    depth: np.ndarray | None = None  # [h, w] metres along the view, of every n-th pixel; None: points would not fit
     text: str = ""
 
 
@@ -73,8 +72,7 @@ class Painter:
             return Painted(fitted(image, request.aspect))
         camera, capture = self._pinhole(request, height)
         image, maps = self._view(request, camera, capture)
-        depth = maps.depth.cpu().numpy()
-        return Painted(image, np.where(depth > 0, depth, SKY_M))
+        return Painted(image, _thinned(maps.depth))
 
     def scene(self, edits: Edits) -> Scene:
         """The scene as it is edited."""
@@ -155,16 +153,37 @@ def coloured(shown: str, maps: CameraMaps, camera: Camera) -> np.ndarray:  # [H,
     if shown == "range":
         forward = pixel_directions(camera, maps.depth.dtype, maps.depth.device)[..., 2]
         ranges = torch.where(maps.depth > 0, maps.depth / forward.clamp(min=1e-3), torch.nan)
-        return RANGES.paint(ranges.cpu().numpy())
+        return _scaled(ranges)
     if shown == "normals":
         assert maps.normals is not None
-        return to_picture(0.5 + 0.5 * maps.normals)
+        return _bytes(0.5 + 0.5 * maps.normals)
     if shown == "opacity":
-        return to_picture(maps.opacity[..., None].expand(-1, -1, 3))
+        return _bytes(maps.opacity[..., None].expand(-1, -1, 3))
     if shown == "classes":
         assert maps.classes is not None
         return class_colours()[maps.classes.cpu().numpy()]
-    return to_picture(maps.colour)
+    return _bytes(maps.colour)
+
+
+def _bytes(values: Tensor) -> np.ndarray:
+    """Values from 0 to 1 as bytes, made on the device: a quarter of the numbers then goes to the host."""
+    found: np.ndarray = (values.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
+    return found
+
+
+def _scaled(ranges: Tensor) -> np.ndarray:  # [H, W, 3] uint8
+    """Ranges in 255 colours of their scale; NaN is black."""
+    colours = np.append(RANGES.paint(np.linspace(0, FAR_M, 255)), np.zeros((1, 3), np.uint8), axis=0)
+    number = torch.where(ranges.isnan(), 255, (ranges / FAR_M * 254).round().clamp(0, 254)).to(torch.uint8)
+    return colours[number.cpu().numpy()]
+
+
+def _thinned(depth: Tensor) -> np.ndarray:
+    """As many rows as a browser needs to put points before or behind surfaces; the sky is far away."""
+    step = max(1, -(-len(depth) // DEPTH_ROWS))
+    some = depth[::step, ::step]
+    found: np.ndarray = torch.where(some > 0, some, SKY_M).contiguous().cpu().numpy()
+    return found
 
 
 def beside(
