@@ -5,6 +5,7 @@ import math
 import shlex
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,18 @@ class Browser:
         self._frustums = self._boxes = False
         self._lidar, self._points = "", POINTS[0]
         self._swept: tuple[object, ...] | None = None  # the sweep that was asked for last
+        self._turn = RLock()
+        with self._turn:
+            self._panel = self._controls()
+            client.camera.on_update(lambda _: self.moved())
+            self.renewed()
+
+    def _controls(self) -> Panel:
+        run = self.run
         frames = {camera.name: self._of(camera.name) for camera in run.capture.cameras}
         numbers = {name: len(found) for name, found in frames.items() if found}
         lidars = [one.name for one in run.capture.lidars if any(f.sensor == one.name for f in run.capture.sweeps)]
-        self._panel = Panel(client, self, self._session.path.span, numbers, lidars, run.scene.tracks.ids)
-        client.camera.on_update(lambda _: self.moved())
-        self.renewed()
+        return Panel(self._client, self, self._session.path.span, numbers, lidars, run.scene.tracks.ids, self._turn)
 
     @property
     def run(self) -> Reconstruction:

@@ -3,7 +3,9 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 import torch
@@ -16,8 +18,20 @@ from nurec_lite.geometry.tracks import Tracks, interpolate
 from nurec_lite.viewer.sweeps import Cloud, Clouds
 
 _FRUSTUM, _BOX, _PATH = (90, 200, 120), (240, 240, 120), (255, 90, 200)  # colours
+P = ParamSpec("P")
 _POINT_M = 0.04  # size of a point
 _MOST_BOXES = 100
+
+
+def _alone(method: Callable[Concatenate["Overlay", P], None]) -> Callable[Concatenate["Overlay", P], None]:
+    """A method that no other thread enters at the same time."""
+
+    @wraps(method)
+    def locked(self: "Overlay", *arguments: P.args, **keys: P.kwargs) -> None:
+        with self.lock:
+            method(self, *arguments, **keys)
+
+    return locked
 
 
 class Overlay:
@@ -28,7 +42,9 @@ class Overlay:
         self._frustums: dict[str, Any] = {}
         self._boxes: dict[str, Any] = {}
         self._line: Any = None
+        self.lock = RLock()
 
+    @_alone
     def frustums(self, time: float, shown: bool, clicked: Callable[[str], None]) -> None:
         """One frustum a camera of the rig; a click on it calls `clicked` with the camera's name."""
         if not shown:
@@ -47,6 +63,7 @@ class Overlay:
                 handle.on_click(lambda _, name=camera.name: clicked(name))
                 self._frustums[camera.name] = handle
 
+    @_alone
     def sweep(self, clouds: Clouds) -> None:
         with self._atomic():
             self._cloud("/sweep/measured", clouds.measured)
@@ -58,6 +75,7 @@ class Overlay:
             name, points, colours, point_size=_POINT_M, point_shape="circle", precision="float32"
         )
 
+    @_alone
     def boxes(self, tracks: Tracks, time: float, shown: bool, hidden: set[str], clicked: Callable[[str], None]) -> None:
         """Boxes with ids of the actors that are there at the time; a click on one calls `clicked` with its id."""
         if not shown or len(tracks) == 0:
@@ -81,6 +99,7 @@ class Overlay:
             self._boxes[name] = (box, label)
         self._boxes[name][0].wxyz, self._boxes[name][0].position = wxyz, position
 
+    @_alone
     def path(self, line: Tensor) -> None:  # [n, 3] metres
         if self._line is not None:
             self._line.remove()

@@ -222,7 +222,7 @@ def resized(picture: np.ndarray, width: int, height: int) -> np.ndarray:
     """The mean colour of each new pixel's area."""
     if picture.shape[:2] == (height, width):
         return picture
-    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BOX))
+    return np.array(Image.fromarray(picture).resize((width, height), Image.Resampling.BOX))
 
 
 def fitted(

@@ -2,6 +2,7 @@
 """The controls of one browser. Each calls a method of `Controls`; nothing is worked out here."""
 
 from collections.abc import Callable, Sequence
+from threading import RLock
 from typing import Any, Protocol
 
 from nurec_lite.base.errors import UserError
@@ -44,8 +45,9 @@ class Panel:
         frames: dict[str, int],  # number of images of each camera
         lidars: Sequence[str],
         tracks: Sequence[str],
+        turn: RLock,  # held while an event is dealt with: one at a time, and none before the browser is ready
     ) -> None:
-        self._client, self._controls, self._gui = client, controls, client.gui
+        self._client, self._controls, self._gui, self._turn = client, controls, client.gui, turn
         self.status = self._gui.add_markdown("")
         self._moment(span)
         self._picture(list(frames))
@@ -138,7 +140,8 @@ class Panel:
             if event.client_id is None:
                 return
             try:
-                work()
+                with self._turn:
+                    work()
             except UserError as error:
                 self.complain(str(error))
 

@@ -12,6 +12,7 @@ import io
 import ipaddress
 import logging
 import socket
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ def start(host: str, port: int) -> Any:  # viser.ViserServer
     """A server without content. ConfigError if the address is not this machine's or the port is taken."""
     package = viser()
     logging.getLogger("websockets").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", "Queued a .* on a closed connection")  # a browser may leave at any time
     _check_free(host, port)
     with _quiet(), _guarded(package, host):
         server = package.ViserServer(host=host, port=port, verbose=False)

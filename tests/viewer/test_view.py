@@ -4,7 +4,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from test_opened import opened, state
 from tiny_capture import ROOT, tiny_capture
 from web_client import WebClient, browser
 
+from nurec_lite.config import DataConfig
 from nurec_lite.output.camera_path import read_camera_path
 from nurec_lite.training.loop import save
 from nurec_lite.viewer import viewer as module
@@ -37,46 +38,160 @@ def viewer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
 
 
 class Page:
-    """A browser that keeps its controls by their labels, and the last picture."""
+    """A browser that keeps its controls by their labels, its texts, and the sizes of pictures."""
 
     def __init__(self, client: WebClient, x: float = 0.0) -> None:
-        self.client, self.labels, self.markdown, self.notes = client, dict[str, str](), dict[str, str](), list[str]()
+        self.client, self.labels, self.texts = client, dict[str, str](), dict[str, str]()
+        self.values, self.kinds = dict[str, Any](), list[str]()
         self._messages = client.messages()
         self.fly_to(x)
 
     def fly_to(self, x: float) -> None:
         self.client.camera((x, 0.0, 1.5), (x + 5.0, 0.0, 1.5), (0.5, -0.5, 0.5, -0.5))
 
-    def picture(self) -> np.ndarray:
+    def picture(self) -> np.ndarray:  # [H, W, 3] uint8
         """The next one."""
         while True:
             kind, content = self.next()
-            if kind == "BackgroundImageMessage":
-                data = content["rgb_data"]
-                return imageio.imread(data) if isinstance(data, bytes) else np.zeros(0)
+            if kind == "BackgroundImageMessage" and content["rgb_data"]:
+                return imageio.imread(content["rgb_data"])
 
     def next(self) -> tuple[str, dict[str, Any]]:
         kind, content = next(self._messages)
-        if "props" in content and "label" in content["props"]:
+        self.kinds.append(kind)
+        if "label" in content.get("props", {}):
             self.labels[content["props"]["label"]] = content["uuid"]
-        if kind == "GuiUpdateMessage" and "_markdown" in content["updates"]:
-            self.markdown[content["uuid"]] = content["updates"]["_markdown"]
-        if kind == "NotificationMessage" or "Notification" in kind:
-            self.notes.append(str(content))
+        if kind == "GuiUpdateMessage":
+            self.values[content["uuid"]] = content["updates"].get("value")
+            self.texts[content["uuid"]] = content["updates"].get("_markdown", "")
+        if kind == "NotificationShowMessage" or "otification" in kind:
+            self.texts["notice"] = str(content)
         return kind, content
 
-    def until(self, found: Any) -> None:
+    def until(self, found: Callable[[], bool]) -> None:
         while not found():
             self.next()
+
+    def reads(self, text: str) -> None:
+        """Waits for a text."""
+        self.until(lambda: any(text in one for one in self.texts.values()))
 
     def set(self, label: str, value: Any = True) -> None:
         self.until(lambda: label in self.labels)
         self.client.set(self.labels[label], value)
 
 
-def test_debug(viewer: Viewer) -> None:
+def test_each_browser_has_its_own_picture_of_its_own_shape(viewer: Viewer) -> None:
+    with browser(viewer.port) as one, browser(viewer.port) as two:
+        pages = [Page(one), Page(two, 3.0)]
+        pictures = [page.picture() for page in pages]
+        assert all(picture.shape[1] / picture.shape[0] == pytest.approx(64 / 36, rel=0.1) for picture in pictures)
+        assert pictures[0].std() > 1 and np.abs(pictures[0].astype(int) - pictures[1].astype(int)).max() > 20
+        two.camera((0.0, 0.0, 1.5), (5.0, 0.0, 1.5), (0.5, -0.5, 0.5, -0.5), size=(50, 50))
+        while (shape := pages[1].picture().shape)[0] != shape[1]:
+            pass
+
+
+def test_a_newer_checkpoint_appears_in_an_open_browser(viewer: Viewer, folder: Path) -> None:
     with browser(viewer.port) as client:
         page = Page(client)
-        for _ in range(80):
-            print(str(page.next())[:200])
-        assert 0
+        page.reads("**Step 0**")
+        page.picture()
+        save(state(9), folder / "checkpoint.pt")
+        page.reads("**Step 9**")
+        page.picture()
+        other = state(10)
+        other.scene.origin = (5.0, 0.0, 0.0)
+        save(other, folder / "checkpoint.pt")
+        page.reads("is now of another drive")
+
+
+def test_a_frame_is_shown_next_to_its_photo_and_the_browser_is_sent_there(viewer: Viewer) -> None:
+    with browser(viewer.port) as client:
+        page = Page(client)
+        page.set("Frame", 4)
+        page.reads("camera_0 4: PSNR")
+        assert {"SetCameraPositionMessage", "SetCameraLookAtMessage", "SetCameraFovMessage"} <= set(page.kinds)
+        assert page.values[page.labels["Seconds"]] == pytest.approx(tiny_capture().images[8].time_mid)
+
+
+def test_sensors_and_actors_are_drawn_over_the_picture(viewer: Viewer) -> None:
+    with browser(viewer.port) as client:
+        page = Page(client)
+        page.set("Frustums")
+        page.until(lambda: page.kinds.count("CameraFrustumMessage") == 2)
+        page.set("Points", "rendered over measured")
+        page.until(lambda: page.kinds.count("PointCloudMessage") == 2)
+        page.set("Boxes and ids")
+        page.until(lambda: "BoxMessage" in page.kinds and "LabelMessage" in page.kinds)
+        page.set("Play")
+        page.until(lambda: (page.values.get(page.labels.get("Seconds", "")) or 0) > 0)
+        page.set("Play", False)
+
+
+def test_an_actor_is_hidden_and_shown(viewer: Viewer) -> None:
+    with browser(viewer.port) as client:
+        page = Page(client)
+        page.set("All of them", False)
+        page.until(lambda: page.values.get(page.labels.get("Shown", "")) is False)
+        page.set("Actor", "001")
+        page.set("Shown", True)
+        page.picture()
+
+
+def test_a_path_is_drawn_flown_saved_and_downloaded(viewer: Viewer, folder: Path) -> None:
+    with browser(viewer.port) as client:
+        page = Page(client)
+        page.set("Save in the run's folder")
+        page.reads("at least two poses")
+        page.set("Add this view")
+        page.reads("1. at 0.00 s")
+        page.set("Seconds", 0.4)
+        page.fly_to(2.0)
+        page.picture()
+        page.set("Add this view")
+        page.reads("2. at 0.40 s")
+        assert "LineSegmentsMessage" in page.kinds
+        page.set("Save in the run's folder")
+        page.reads("nurec_lite.render")
+        page.set("Name", "../outside")
+        page.set("Save in the run's folder")
+        page.reads("is not one plain part of a path")
+        page.set("Name", "again")
+        page.set("Download")
+        page.until(lambda: "FileTransferStartDownload" in page.kinds)
+        page.set("Fly along it")
+        page.picture()
+    found = read_camera_path(folder / "paths/flight.yaml")
+    assert [key.time for key in found.keys] == [0.0, 0.4] and [p.name for p in (folder / "paths").iterdir()] == [
+        "flight.yaml"
+    ]
+    assert [round(float(key.T_world_cam[0, 3]), 3) for key in found.keys] == [0.0, 2.0]
+
+
+def test_a_browser_that_leaves_is_forgotten(viewer: Viewer) -> None:
+    with browser(viewer.port) as client:
+        Page(client).picture()
+        assert len(viewer._browsers) == 1
+    with browser(viewer.port) as client:
+        page = Page(client)
+        page.picture()
+        page.fly_to(1.0)
+        page.picture()
+    assert len(viewer._browsers) <= 1
+
+
+def test_the_command_ends_well_at_ctrl_c(tmp_path: Path) -> None:
+    """From the folder of a run whose drive is gone."""
+    save(state(data=DataConfig(kind="pack", root="gone.pack")), tmp_path / "run/checkpoint.pt")
+    line = [sys.executable, "-m", "nurec_lite.view", str(tmp_path / "run"), "port=0", "device=cpu", "ops=reference"]
+    process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said = next(text for text in process.stdout if "Ctrl-C" in text)
+    port = int(said.split(" (")[0].rpartition(":")[2])
+    with browser(port) as client:
+        page = Page(client)
+        page.reads("left out")
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=120)
+    assert (process.returncode, out, errors) == (0, "ended\n", "")
