@@ -179,7 +179,7 @@ def _scaled(ranges: Tensor) -> np.ndarray:  # [H, W, 3] uint8
 
 
 def _thinned(depth: Tensor) -> np.ndarray:
-    """As many rows as a browser needs to put points before or behind surfaces; the sky is far away."""
+    """A part of the rows, enough for a browser to put points before or behind surfaces; the sky is far away."""
     step = max(1, -(-len(depth) // DEPTH_ROWS))
     some = depth[::step, ::step]
     found: np.ndarray = torch.where(some > 0, some, SKY_M).contiguous().cpu().numpy()
