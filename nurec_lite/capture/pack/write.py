@@ -36,7 +36,8 @@ from nurec_lite.geometry.camera import Camera
 Progress = Callable[[int, int], None]  # members written, of how many
 Job = tuple[str, Callable[[], bytes]]  # a member's name, and what encodes it
 
-MAX_THREADS = 8
+MAX_THREADS = 16
+LARGE = 1 << 20  # pixels
 
 
 def write_pack(
@@ -157,5 +158,11 @@ def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
 def encoded_image(image: Tensor, image_format: str, quality: int) -> bytes:
     import imageio.v3 as imageio  # here, because a training run reads packs and writes none
 
-    options: dict[str, Any] = {"quality": quality, "subsampling": 0} if image_format == "jpeg" else {"optimize": True}
+    jpeg = {"quality": quality, "subsampling": 0}
+    options: dict[str, Any] = jpeg if image_format == "jpeg" else _png_options(image)
     return imageio.imwrite("<bytes>", image.numpy(), plugin="pillow", extension=f".{image_format}", **options)
+
+
+def _png_options(image: Tensor) -> dict[str, Any]:
+    """Smallest files of small images; files of large ones are an eighth larger, in an eighth of the time."""
+    return {"optimize": True} if image.shape[0] * image.shape[1] < LARGE else {"compress_level": 3}

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.capture.simulate.bundles import Bundles, Spheres
 from nurec_lite.capture.simulate.solids import FACES, Material, Solid
 
 NEAR = 0.05  # metres; nothing nearer is seen
@@ -50,6 +51,10 @@ class Rays:
         tensors = (self.origins, self.directions, self.rotations, self.positions)
         origins, directions, rotations, positions = (x.to(dtype) for x in tensors)
         return Rays(origins, directions, self.slots, rotations, positions)
+
+    def select(self, bundles: Tensor) -> "Rays":
+        kept = (self.origins[bundles], self.directions[bundles], self.slots[bundles])
+        return Rays(*kept, self.rotations, self.positions)
 
     def seen_from(self, owner: int) -> tuple[Tensor, Tensor]:  # origins, directions [S, r, 3] in the owner's frame
         if owner == self.rotations.shape[1] - 1:
@@ -160,60 +165,42 @@ def _ball_distances(
     return torch.where((room > 0) & (t > NEAR), t, torch.inf)
 
 
-def _in_cones(world: World, rows: Tensor, origins: Tensor, directions: Tensor) -> Tensor:  # [S, n] bool
-    """Whether the bounding spheres of the n rows meet the cone that holds all the rays of a bundle."""
-    apex, axis = origins.mean(1), F.normalize(directions.mean(1), dim=-1)
-    opening = torch.acos((directions @ axis[:, :, None])[..., 0].amin(1).clamp(-1, 1))
-    slack = (origins - apex[:, None]).norm(dim=-1).amax(1)
-    to_centre = world.centres[rows] - apex[:, None]
-    distance = to_centre.norm(dim=-1).clamp(min=1e-6)
-    angle = torch.acos(((to_centre @ axis[:, :, None])[..., 0] / distance).clamp(-1, 1))
-    width = torch.asin(((world.reach[rows] + slack[:, None]) / distance).clamp(max=1))
-    return angle <= opening[:, None] + width + 1e-3
-
-
-def _in_beams(world: World, rows: Tensor, origins: Tensor, directions: Tensor) -> Tensor:  # [S, n] bool
-    """Whether they meet the beam of a bundle whose rays are (nearly) parallel but may start far apart."""
-    axis = F.normalize(directions.mean(1), dim=-1)
-    side = F.normalize(torch.linalg.cross(axis, axis.roll(1, dims=-1)), dim=-1)
-    basis = torch.stack([side, torch.linalg.cross(axis, side), axis], dim=-1)
-    starts, centres = origins @ basis, world.centres[rows] @ basis
-    low, high = starts.amin(1)[:, None], starts.amax(1)[:, None]
-    reach = (1.05 * world.reach[rows] + 0.05)[None, :, None]
-    above = centres + reach > low
-    below = centres - reach < high
-    return above.all(-1) & below[..., :2].all(-1)
-
-
 def _meet(
     tables: Tensor,  # [n, ...] what `distances` needs of n solids
-    rows: Tensor,  # [n] their rows
-    candidates: Tensor,  # [S, n] bool, not all false
+    pairs: tuple[Tensor, Tensor],  # of bundles with these, at least one
     distances: Callable[[Tensor, Tensor, Tensor], Tensor],
     origins: Tensor,  # [S, r, 3]
     directions: Tensor,  # [S, r, 3]
 ) -> tuple[
     Tensor, Tensor, Tensor
-]:  # the bundles that have candidates, and of their nearest: distance [., r], row [., r]
+]:  # the bundles with pairs, and of their nearest: distance [., r], number of the solid [., r]
     """Meets rays with solids in rounds: a bundle takes part until its list ends; the fewer take part, the more solids
     in a round."""
-    counts, bundles = candidates.sum(1).sort(descending=True, stable=True)
+    bundles, row_of, counts = pairs[0].unique_consecutive(return_inverse=True, return_counts=True)
+    counts, order = counts.sort(descending=True, stable=True)
     longest = int(counts[0])
     n_left = (counts[None, :] > torch.arange(longest, device=counts.device)[:, None]).sum(1).tolist()
-    bundles = bundles[: n_left[0]]
-    lists = candidates[bundles].to(torch.int8).sort(dim=1, descending=True, stable=True).indices[:, :longest]
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=order.device)
+    row, bundles = place[row_of], bundles[order]
+    starts = counts[place].cumsum(0) - counts[place]
+    slot = torch.arange(len(row), device=row.device) - starts[row_of]
+    lists = torch.zeros(len(bundles), longest, dtype=torch.int64, device=row.device)
+    valid = torch.zeros(len(bundles), longest, dtype=torch.bool, device=row.device)
+    lists[row, slot], valid[row, slot] = pairs[1], True
     o, d = origins[bundles, None], directions[bundles, None]
     best = torch.full_like(o[:, 0, :, 0], torch.inf)
-    row = torch.full_like(best, -1, dtype=torch.int64)
+    found = torch.full_like(best, -1, dtype=torch.int64)
     turn = 0
     while turn < longest:
         m = n_left[turn]
-        which = lists[:m, turn : turn + len(candidates) // m]  # beyond the end of a list: solids that are missed anyway
-        t, nearest = distances(tables[which], o[:m], d[:m]).min(dim=1)
-        row[:m] = torch.where(t < best[:m], rows[which.gather(1, nearest)], row[:m])
+        which = lists[:m, turn : turn + max(1, len(bundles) // m)]
+        shown = valid[:m, turn : turn + which.shape[1], None]  # beyond the end of a list there is nothing
+        t, nearest = torch.where(shown, distances(tables[which], o[:m], d[:m]), torch.inf).min(dim=1)
+        found[:m] = torch.where(t < best[:m], which.gather(1, nearest), found[:m])
         best[:m] = torch.minimum(best[:m], t)
         turn += which.shape[1]
-    return bundles, best, row
+    return bundles, best, found
 
 
 def cast(
@@ -225,17 +212,30 @@ def cast(
     ground = torch.where(descent > 1e-9, rays.origins[..., 2] / descent.clamp(min=1e-9), torch.inf)
     best = torch.where((ground > NEAR) & (ground < FAR), ground, torch.inf)
     row = torch.where(best < torch.inf, 0, -1)
-    scaled = world.from_owner / world.half[:, :, None]
+    scaled, every = world.from_owner / world.half[:, :, None], Bundles.of(rays.origins, rays.directions, parallel)
     for owner, (hulls, balls) in enumerate(world.groups):
-        origins, directions = rays.seen_from(owner)
+        some = None if owner == len(world.groups) - 1 else _near(world, rays, owner, every)
+        if some is not None and not len(some):
+            continue
+        origins, directions = (rays if some is None else rays.select(some)).seen_from(owner)
+        bundles = every if some is None else Bundles.of(origins, directions, parallel)
         for rows, table, distances in ((hulls, world.planes, _hull_distances), (balls, scaled, _ball_distances)):
-            candidates = (_in_beams if parallel else _in_cones)(world, rows, origins, directions)
-            if not candidates.any():
+            pairs = bundles.pairs(Spheres(world.centres[rows], world.reach[rows]))
+            if not len(pairs[0]):
                 continue
-            bundles, t, which = _meet(table[rows], rows, candidates, distances, origins, directions)
-            row[bundles] = torch.where(t < best[bundles], which, row[bundles])
-            best[bundles] = torch.minimum(best[bundles], t)
+            here, t, which = _meet(table[rows], pairs, distances, origins, directions)
+            here = here if some is None else some[here]
+            row[here] = torch.where(t < best[here], rows[which], row[here])
+            best[here] = torch.minimum(best[here], t)
     return best, row
+
+
+def _near(world: World, rays: Rays, owner: int, bundles: Bundles) -> Tensor:
+    """Numbers of the bundles that may meet a car: the sphere that holds it at all times."""
+    rows, places = torch.cat(world.groups[owner]), rays.positions[:, owner]
+    middle = places.mean(0)
+    reach = (world.centres[rows].norm(dim=1) + world.reach[rows]).amax() + (places - middle).norm(dim=1).amax()
+    return bundles.pairs(Spheres(middle[None], reach[None] + 0.01))[0]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from nurec_lite.geometry.tracks import interpolate
 
 _CHUNK = {"cpu": 2**16, "cuda": 2**23}  # rays cast together: this bounds the memory
 _SIDE = 8  # pixels (or rays of a sweep) along either side of a bundle
-_IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET = 101, 102, 103, 104, 105  # keys of the random fields
+_IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET, _DRIFT = 101, 102, 103, 104, 105, 106  # keys of the random fields
 
 # Sensors and their motion
 
@@ -126,12 +126,17 @@ def pixel_rays(
 
 
 def exposure(
-    config: SimulationConfig, camera: int
+    config: SimulationConfig,
+    camera: int,
+    time: float = 0.0,  # seconds
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:  # gains and offsets of the three channels
-    """Gains of 1 +- exposure_spread, most of it common to the channels; offsets a tenth of that."""
+    """Gains of 1 +- exposure_spread, most of it common to the channels; offsets a tenth of that. All gains of a camera swing together
+    by exposure_drift in 8 to 14 seconds."""
     spread, seed = config.exposure_spread, config.seed
     common = uniform(-0.7, 0.7, seed, _GAIN, camera, 3)
-    gains = tuple(1 + spread * (common + uniform(-0.3, 0.3, seed, _GAIN, camera, c)) for c in range(3))
+    period, phase = uniform(8, 14, seed, _DRIFT, camera, 0), uniform(0, 2 * math.pi, seed, _DRIFT, camera, 1)
+    swing = 1 + config.exposure_drift * math.sin(2 * math.pi * time / period + phase)
+    gains = tuple(swing * (1 + spread * (common + uniform(-0.3, 0.3, seed, _GAIN, camera, c))) for c in range(3))
     offsets = tuple(0.1 * spread * uniform(-1, 1, seed, _OFFSET, camera, c) for c in range(3))
     return gains, offsets
 
@@ -220,7 +225,7 @@ class Drive:
     def _expose(self, picture: Tensor, camera: int, index: int) -> Tensor:  # [H, W, 3] linear -> uint8
         """Gamma 2.2, the camera's gains and offsets, noise."""
         config = self.config
-        gains, offsets = exposure(config, camera)
+        gains, offsets = exposure(config, camera, (index + 0.5) / config.rate_hz)
         encoded = picture.pow(1 / 2.2) * picture.new_tensor(gains) + picture.new_tensor(offsets)
         pixel = torch.arange(picture.numel(), device=self.device).view(picture.shape)
         noise = normal_field(config.seed, _IMAGE_NOISE, camera, index, pixel).float()

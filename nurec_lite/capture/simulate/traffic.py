@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nurec_lite.capture.simulate.noise import uniform
 from nurec_lite.capture.simulate.solids import CAR_MODELS, CarModel, Solid, Triple, car, moved
-from nurec_lite.capture.simulate.world import CROSSING_EVERY, FIRST_CROSSING, SimulationConfig, is_free, on_street
+from nurec_lite.capture.simulate.world import CROSSING_EVERY, FIRST_CROSSING, KERB, SimulationConfig, is_free, on_street
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.tracks import Tracks
 
@@ -38,6 +38,8 @@ def ego_pose(
 
 _ONCOMING = 6.0  # metres a second, of all cars of that lane, so that they keep their distances
 _TURN_RADIUS = 6.5
+_BRAKES = 2.5  # metres a second squared, when a car stops and when it starts
+_STOPPING = _ONCOMING / _BRAKES  # seconds
 
 
 def _lead(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,7 +73,19 @@ def _oncoming(config: SimulationConfig, number: int, times: Tensor) -> tuple[Ten
     return x, torch.full_like(x, LANE), torch.full_like(x, math.pi)
 
 
-_BEHAVIOURS = (_lead, _oncoming, _turning)
+def _waiting(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Comes out of a side street to our right, stops at its mouth until we and the oncoming car have passed, and crosses."""
+    entered = _turning_time(config, number)
+    braking = (times - entered + 2.0).clamp(0, _STOPPING)
+    starting = (times - entered - 5.5).clamp(0, _STOPPING)
+    before, after = (times - entered + 2.0).clamp(max=0), (times - entered - 5.5 - _STOPPING).clamp(min=0)
+    way = _ONCOMING * (before + after) + _ONCOMING * braking - 0.5 * _BRAKES * (braking.square() - starting.square())
+    across = -KERB - 3.0 - 0.5 * _ONCOMING * _STOPPING + way
+    x = torch.full_like(across, FIRST_CROSSING + CROSSING_EVERY * number + 1.8)
+    return x, across, torch.full_like(across, 0.5 * math.pi)
+
+
+_BEHAVIOURS = (_lead, _oncoming, _turning, _waiting)
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,7 @@ def _parked(x: float, across: float, times: Tensor) -> tuple[Tensor, Tensor, Ten
 def traffic(config: SimulationConfig) -> Traffic:
     """Keyframes at the triggers and one beyond either end. What lies between is their interpolation, exactly."""
     times = (torch.arange(-1, config.frames + 1, dtype=torch.float64) + 0.5) / config.rate_hz
-    paths = [partial(_BEHAVIOURS[i % 3], config, i // 3) for i in range(config.moving_cars)]
+    paths = [partial(_BEHAVIOURS[i % 4], config, i // 4) for i in range(config.moving_cars)]
     keys = [path(times) for path in paths] + [_parked(*spot, times) for spot in _parking_spots(config)]
     shift = int(uniform(0, 100, config.seed, 50))
     models = tuple(CAR_MODELS[(i + i // len(_PAINTS) + shift) % len(CAR_MODELS)] for i in range(len(keys)))

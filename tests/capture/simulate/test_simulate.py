@@ -14,6 +14,7 @@ from torch import Tensor
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.simulate import simulate, simulate_depth
 from nurec_lite.capture.simulate.__main__ import main
+from nurec_lite.capture.simulate.bundles import Bundles, Spheres
 from nurec_lite.capture.simulate.drive import Drive, exposure
 from nurec_lite.capture.simulate.noise import band, pulses
 from nurec_lite.capture.simulate.world import SimulationConfig
@@ -350,3 +351,42 @@ def test_a_drive_that_cannot_be_is_a_sentence(
     error = capsys.readouterr().err
     assert ended.value.code == 2 and error.startswith("error: ") and said in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_no_solid_that_a_ray_meets_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bundles look only at solids near their rays: images and sweeps are those of rays that look at all."""
+    config = replace(SMALL, moving_cars=4, width=64, height=40)
+    few = Drive(config, "cpu")
+    found = few.image(0, 1), few.sweep(1)
+
+    def all_pairs(self: Bundles, spheres: Spheres) -> tuple[Tensor, Tensor]:
+        return torch.cartesian_prod(torch.arange(self.count), torch.arange(len(spheres.reach))).unbind(1)
+
+    monkeypatch.setattr(Bundles, "pairs", all_pairs)
+    every = Drive(config, "cpu")
+    assert torch.equal(found[0], every.image(0, 1)) and torch.equal(found[1].ranges, every.sweep(1).ranges)
+
+
+def test_a_waiting_car_stops_and_goes_on_and_exposure_swings() -> None:
+    config = replace(SMALL, frames=150, moving_cars=4, exposure_drift=0.3)
+    tracks = Drive(config, "cpu").fleet.tracks
+    speeds = tracks.translations[tracks.offsets[3] : tracks.offsets[4]].diff(dim=0).norm(dim=1) * config.rate_hz
+    still = (speeds < 0.01).nonzero().flatten()
+    assert 40 < len(still) < 60 and speeds[still[-1] + 30 :].min() > 5.9
+    assert speeds.diff().abs().max() < 0.3
+    gains = [exposure(config, 0, 0.1 * i)[0][1] for i in range(150)]
+    assert 0.55 < max(gains) - min(gains) < 0.75 and exposure(replace(config, exposure_drift=0.0), 0, 3.0) == exposure(
+        SMALL, 0
+    )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="compares a GPU with the CPU")
+def test_a_gpu_makes_the_same_drive_up_to_rounding() -> None:
+    """At an edge a ray may fall on either side: one pixel in a thousand may differ by more than a step, and one return in a thousand."""
+    config = replace(SMALL, width=192, height=96, beams=32, azimuth_steps=400)
+    gpu, cpu = Drive(config, "cuda"), Drive(config, "cpu")
+    image, sweep = gpu.image(0, 1), gpu.sweep(1)
+    assert torch.equal(image, Drive(config, "cuda").image(0, 1))
+    assert ((image.int() - cpu.image(0, 1).int()).abs() > 1).float().mean() < 1e-3
+    there = cpu.sweep(1)
+    assert ((sweep.ranges - there.ranges).abs() > 1e-3).float().mean() < 1e-3
