@@ -5,19 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served import service_of, tiny_run
+from served import BEAMS, service_of, tiny_run
 
 from nurec_lite.service.client import Sensorsim
 from nurec_lite.service.service import Service
-
-BEAMS = """
-kind: lidar
-name: few
-beams: 4
-elevation_deg: [-15, 5]
-azimuth_steps: 32
-mounting: {relative_to: rig}
-"""
 
 
 @pytest.fixture(scope="package")

@@ -19,6 +19,14 @@ from nurec_lite.training.optim import make_optimizer
 
 TIME = 0.43  # seconds of the capture
 PNG, JPEG, PLANAR = 1, 2, 4
+BEAMS = """
+kind: lidar
+name: few
+beams: 4
+elevation_deg: [-15, 5]
+azimuth_steps: 32
+mounting: {relative_to: rig}
+"""
 
 
 def tiny_run(folder: Path, scene: Scene | None = None) -> Path:
