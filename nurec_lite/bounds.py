@@ -135,7 +135,7 @@ BOUNDS: dict[str, Bound] = {
     "sensors": _TEXT, "sensor": _TEXT, "times": _TIME, "fps": Between(0.01, 1000), "shift": Between(-1e6, 1e6), "remove": _TEXT,
     "move": _TEXT, "edits": _TEXT, "path": _TEXT, "compare": _FLAG, "formats": _TEXT,
     "outputs": OneOf(("colour", "depth", "normals", "opacity", "classes")), "node": _TEXT, "time": _TIME,
-    "up": OneOf(("z", "y", "-y")), "normals": _FLAG, "rig": _FLAG,
+    "up": OneOf(("z", "y", "-y")), "normals": _FLAG, "rig": _FLAG, "cell": Between(0.01, 10),
     "format": OneOf(("pack", "ncore")), "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,
     "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6), "launches": Between(1, 10**6),
     "kernels": _TEXT, "range": _TEXT, "csv": _TEXT, "runs": _TEXT,

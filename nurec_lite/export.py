@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nurec_lite.export: the scene of a checkpoint as files of other programs: PLY and SPZ."""
+"""python -m nurec_lite.export: the scene of a checkpoint as files of other programs: PLY, SPZ, USD and meshes."""
 
 import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import command, load_run
+from nurec_lite.cli.reconstruction import opened
 from nurec_lite.config import ExportConfig
 from nurec_lite.output.edit_file import read_edits
 from nurec_lite.output.interchange.choice import Choice, check_choice
-from nurec_lite.output.interchange.names import SPLATS, USDZ, files_of
+from nurec_lite.output.interchange.mesh_files import check_meshes, made_meshes, write_meshes
+from nurec_lite.output.interchange.names import MESHES, SPLATS, USDZ, files_of
 from nurec_lite.output.interchange.splat_files import Layout, check_layout, write_splats
 from nurec_lite.output.interchange.usd_files import check_usd, write_usd
 from nurec_lite.readers import open_capture
@@ -22,9 +25,10 @@ from nurec_lite.scene.edit import Edits, edited, removed_tracks
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import scene_from_dict
 from nurec_lite.training.known_capture import check_known_capture, known_of
+from nurec_lite.training.stages import Stages
 
 HELP = """
-Writes the scene of a checkpoint as files of other programs. Below, FILE is what train wrote.
+Writes the scene of a checkpoint as files of other programs (docs/export.md). Below, FILE is what train wrote.
 
   python -m nurec_lite.export checkpoint=FILE                      PLY of all Gaussians, as they stand in mid-drive
   python -m nurec_lite.export checkpoint=FILE time=1.5 up=-y       the same at 1.5 s, upright in SuperSplat
@@ -33,6 +37,7 @@ Writes the scene of a checkpoint as files of other programs. Below, FILE is what
   python -m nurec_lite.export checkpoint=FILE node=003             one actor, about the centre of its box
   python -m nurec_lite.export checkpoint=FILE node=each            a file a node, and JSON of the actors' trajectories
   python -m nurec_lite.export checkpoint=FILE formats=usdz         USD: actors on their tracks, sky, cameras and lidars
+  python -m nurec_lite.export checkpoint=FILE formats=ground,surface    meshes of the road and of all that stands still
   python -m nurec_lite.export checkpoint=FILE edits=edits.yaml     actors edited by a file (docs/editing.md)
 
 Metres, z up unless the format or `up` says otherwise; an actor in its own frame looks along x. Each file says in a comment what it
@@ -40,10 +45,18 @@ lacks beside the rendered scene: the exposure of each camera, and what lidars me
 """
 
 
+@dataclass(frozen=True)
+class Drive:
+    """The recording that a scene was learned from, and what renders the scene."""
+
+    capture: Capture
+    stages: Stages | None = None  # None: nothing is rendered
+
+
 def run(
     config: ExportConfig,
     scene: Scene,
-    capture: Capture | None = None,  # whose cameras and lidars USD gets
+    drive: Drive | None = None,  # for the cameras and lidars of USD; with stages, for meshes
 ) -> str:
     """Writes the files; returns what the user reads."""
     files, layout = files_of(config), Layout(config.up, config.normals)
@@ -52,24 +65,39 @@ def run(
     removed = {k + 1 for k in removed_tracks(scene.tracks, edits.removed)}
     choice, scene = Choice(config.node, config.time, config.edits, removed), edited(scene, edits)
     check_choice(scene, choice)
+    check_meshes(files)
     if USDZ in files.formats:
         check_usd(choice, files)
     lines = write_splats(scene, choice, layout, files) if files.any_of(SPLATS) else []
+    meshes = {}
+    if files.any_of(MESHES):
+        assert drive is not None and drive.stages is not None
+        meshes = made_meshes(drive.stages, scene, drive.capture, files, config.cell)
+        lines += write_meshes(scene, meshes, files, config.up)
     if USDZ in files.formats:
-        lines += write_usd(scene, choice, files, capture, {})
+        lines += write_usd(scene, choice, files, drive.capture if drive is not None and config.rig else None, meshes)
     return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> None:
     config, content = load_run("export", arguments)
-    scene = scene_from_dict(content["scene"])
-    print(run(config, scene, _capture(config, content, scene, arguments)))
+    scene, drive = scene_from_dict(content["scene"]), None
+    files = files_of(config)
+    if files.any_of(MESHES):
+        scene, drive = _rendered(config, content, arguments)
+    elif USDZ in files.formats and config.rig:
+        drive = Drive(_capture(config, content, scene, arguments))
+    print(run(config, scene, drive))
 
 
-def _capture(config: ExportConfig, content: dict[str, Any], scene: Scene, arguments: list[str]) -> Capture | None:
-    """The capture, if a format needs it."""
-    if not (USDZ in files_of(config).formats and config.rig):
-        return None
+def _rendered(config: ExportConfig, content: dict[str, Any], arguments: list[str]) -> tuple[Scene, Drive]:
+    """The scene on its device, and what renders it."""
+    check_files(Path(config.checkpoint), config.data, arguments)
+    found = opened(config, content, arguments)
+    return found.scene, Drive(found.capture, found.stages)
+
+
+def _capture(config: ExportConfig, content: dict[str, Any], scene: Scene, arguments: list[str]) -> Capture:
     path = Path(config.checkpoint)
     try:
         check_files(path, config.data, arguments)

@@ -197,7 +197,7 @@ def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"formats": ["obj"]}, "formats holds 'obj', but takes some of ply, compressed, spz, usdz"),
+        ({"formats": ["obj"]}, "formats holds 'obj', but takes some of ply, compressed, spz, usdz, ground, surface"),
         ({"formats": []}, "formats is empty, but takes some of"),
         ({"formats": ["spz"], "out": "a.ply"}, r"out=a.ply, but must name a file that ends in .spz"),
         ({"up": "x"}, "up=x, but must be one of z, y, -y"),

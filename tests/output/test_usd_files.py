@@ -19,7 +19,7 @@ from torch import Tensor
 from nurec_lite.base.errors import ConfigError, OutputError
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.config import ExportConfig
-from nurec_lite.export import run
+from nurec_lite.export import Drive, run
 from nurec_lite.geometry.camera import project_points
 from nurec_lite.geometry.se3 import invert, matrix_to_quat, quat_multiply, quat_normalize, quat_to_matrix, transform
 from nurec_lite.geometry.tracks import interpolate, spans
@@ -38,7 +38,7 @@ ATTRIBUTES = ("positions", "orientations", "scales", "opacities", "radiance:sphe
 
 def export(scene: Scene, folder: Path, capture: bool = True, **keys: object) -> Path:
     out = folder / "s.usdz"
-    run(ExportConfig(checkpoint="c.pt", out=str(out), **keys), scene, tiny_capture() if capture else None)  # type: ignore[arg-type]
+    run(ExportConfig(checkpoint="c.pt", out=str(out), **keys), scene, Drive(tiny_capture()) if capture else None)  # type: ignore[arg-type]
     return out
 
 

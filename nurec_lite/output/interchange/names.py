@@ -11,8 +11,9 @@ from nurec_lite.config import ExportConfig
 from nurec_lite.output.interchange.choice import ALL, EACH
 
 PLY, COMPRESSED, SPZ, USDZ = "ply", "compressed", "spz", "usdz"
-SPLATS = (PLY, COMPRESSED, SPZ)
-FORMATS = (*SPLATS, USDZ)
+GROUND, SURFACE = "ground", "surface"
+SPLATS, MESHES = (PLY, COMPRESSED, SPZ), (GROUND, SURFACE)
+FORMATS = (*SPLATS, USDZ, *MESHES)
 ENDINGS = {COMPRESSED: ".compressed.ply", PLY: ".ply", SPZ: ".spz", USDZ: ".usdz"}  # longest first
 
 

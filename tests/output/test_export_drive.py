@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports that need the drive, its edits, or its absence."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+from exported import rows, turned_scene
+from pxr import Usd, UsdGeom
+from tiny_capture import tiny_capture, tiny_config, tiny_scene
+
+from nurec_lite.base.errors import ConfigError, OutputError
+from nurec_lite.config import DataConfig, ExportConfig
+from nurec_lite.export import Drive, main, run
+from nurec_lite.training.baseline import reference_stages
+from nurec_lite.training.checkpoint import save_checkpoint
+from nurec_lite.training.optim import make_optimizer
+
+MESHED = ["usdz", "ground", "surface"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Meshes and USD of a scene with solid Gaussians."""
+    scene, out = tiny_scene(), tmp_path_factory.mktemp("meshes")
+    scene.gaussians.opacity_logits.fill_(3.0)
+    config = ExportConfig(checkpoint=str(out / "c.pt"), formats=MESHED, cell=0.4)
+    (out / "said").write_text(run(config, scene, Drive(tiny_capture(), reference_stages())))
+    return out
+
+
+def test_meshes_lie_in_the_drive_and_below_it(folder: Path) -> None:
+    """The street of the simulator is flat at height 0; Gaussians that nobody trained are a third of a metre thick."""
+    ground = trimesh.load(folder / "scene-ground.ply", process=False)
+    surface = trimesh.load(folder / "scene-surface.ply", process=False)
+    assert abs(np.median(ground.vertices[:, 2])) < 0.2 and (ground.face_normals[:, 2] > 0).all()
+    assert (surface.bounds[1] > [15, 3, 3]).all() and len(surface.faces) > 1000
+    assert f"scene-ground.ply: ground of {len(ground.faces)} triangles" in (folder / "said").read_text()
+
+
+def test_usd_holds_the_same_meshes_as_guides(folder: Path) -> None:
+    stage = Usd.Stage.Open(str(folder / "scene.usdz"))
+    for name in ("ground", "surface"):
+        ply = trimesh.load(folder / f"scene-{name}.ply", process=False)
+        mesh = UsdGeom.Mesh(stage.GetPrimAtPath(f"/World/{name}"))
+        np.testing.assert_allclose(np.array(mesh.GetPointsAttr().Get()), ply.vertices, atol=1e-6)
+        assert np.array_equal(np.array(mesh.GetFaceVertexIndicesAttr().Get()).reshape(-1, 3), ply.faces)
+        assert mesh.GetPurposeAttr().Get() == "guide"
+
+
+def test_meshes_of_an_empty_scene_are_refused(tmp_path: Path) -> None:
+    scene = rows(tiny_scene(), torch.arange(0))
+    config = ExportConfig(checkpoint=str(tmp_path / "c.pt"), formats=["surface"], cell=0.4)
+    with pytest.raises(ConfigError, match="no surface was found in the rendered depth"):
+        run(config, scene, Drive(tiny_capture(), reference_stages()))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mesh_does_not_replace_what_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "scene-ground.ply").write_text("ply\nformat ascii 1.0\ncomment mine\n")
+    config = ExportConfig(checkpoint=str(tmp_path / "c.pt"), formats=["ply", "ground"])
+    with pytest.raises(OutputError, match="was not written by nurec_lite"):
+        run(config, tiny_scene(), Drive(tiny_capture(), reference_stages()))
+    assert [p.name for p in tmp_path.iterdir()] == ["scene-ground.ply"]
+
+
+def test_edits_reach_every_format(tmp_path: Path) -> None:
+    scene, edits = turned_scene(), tmp_path / "e.yaml"
+    first, second, *_ = scene.tracks.ids
+    edits.write_text(f"remove: ['{first}']\nmove:\n  - {{track: '{second}', left_m: 100}}\n")
+    keys = {"checkpoint": str(tmp_path / "c.pt"), "edits": str(edits)}
+    run(ExportConfig(**keys, formats=["usdz", "spz"]), scene)
+    run(ExportConfig(**keys, node="each"), scene)
+    stage = Usd.Stage.Open(str(tmp_path / "scene-e.usdz"))
+    names = [p.GetName() for p in stage.GetPrimAtPath("/World").GetChildren() if p.GetName().startswith("actor")]
+    described = json.loads((tmp_path / "scene-e-trajectories.json").read_text())
+    kept = list(scene.tracks.ids[1:])
+    assert names == [f"actor_{name}" for name in kept] and [t["id"] for t in described["tracks"]] == kept
+    place = np.array(UsdGeom.Xformable(stage.GetPrimAtPath(f"/World/actor_{second}")).ComputeLocalToWorldTransform(0))[
+        3, :3
+    ]
+    start = np.array(described["tracks"][0]["poses"][0]["position_m"])
+    own = scene.track_translations[scene.tracks.offsets[1]].numpy()
+    np.testing.assert_allclose(place, start, atol=1e-3)
+    assert np.linalg.norm(start - own) == pytest.approx(100, abs=1e-3)
+
+
+def test_a_drive_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """USD without its sensors needs the checkpoint alone."""
+    config, scene, path = tiny_config(), turned_scene(), tmp_path / "c.pt"
+    config.data = DataConfig(kind="pack", root="a/pack/that/is/gone", name="gone")
+    save_checkpoint(
+        path, scene, make_optimizer(scene, config.lr), torch.Generator(), config, {"step": 1, "seconds": 1.0}, []
+    )
+    with pytest.raises(
+        ConfigError, match=r"a/pack/that/is/gone, which does not exist.*; or leave them out by rig=false"
+    ):
+        main([f"checkpoint={path}", "formats=usdz"])
+    with pytest.raises(ConfigError, match="a/pack/that/is/gone, which does not exist"):
+        main([f"checkpoint={path}", "formats=ground"])
+    with pytest.raises(
+        ConfigError, match="formats holds 'obj', but takes some of ply, compressed, spz, usdz, ground, surface"
+    ):
+        main([f"checkpoint={path}", "formats=obj"])
+    main([f"checkpoint={path}", "formats=usdz", "rig=false"])
+    main([f"checkpoint={path}", "up=y", f"out={tmp_path}/up.ply"])
+    assert f"{tmp_path / 'scene.usdz'}: {len(scene.gaussians)} Gaussians" in capsys.readouterr().out
