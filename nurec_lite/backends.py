@@ -3,14 +3,13 @@
 
 import inspect
 import logging
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from nurec_lite.base.errors import ConfigError, OptionError
-from nurec_lite.base.options import known_options, parameters_of, unknown_option
+from nurec_lite.base.options import known_options, option_module, parameters_of, unknown_option
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
@@ -58,7 +57,7 @@ def begin_stages(
         load_built()
     listed = (options.get("all") or {}).get(device.type, ())
     for name in {*options, *listed} & set(known_options()):
-        import_module(f"nurec_lite.opt.{name}")
+        option_module(name)
 
 
 def build_stages(
@@ -98,7 +97,7 @@ def _parameters(name: str, module: ModuleType, given: dict[str, Any]) -> dict[st
 def _module(name: str) -> ModuleType:
     if name not in known_options():
         raise unknown_option(name)
-    return import_module(f"nurec_lite.opt.{name}")
+    return option_module(name)
 
 
 def _check(name: str, module: ModuleType, given: tuple[str, ...], base: Stages) -> None:

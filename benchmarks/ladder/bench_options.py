@@ -24,7 +24,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from benchmarks.step.bench_step import bench, parser
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
-from nurec_lite.base.options import known_options, unknown_option
+from nurec_lite.base.options import known_options, option_module, unknown_option
 from nurec_lite.cli.command import composed, mended
 
 CONDITIONS = ("environment", "steps", "warmup", "progress", "capture", "image", "gaussians")
@@ -61,7 +60,7 @@ class Row:
 def required(name: str) -> list[str]:
     """The option behind all that it requires, and these behind what they require."""
     found: list[str] = []
-    for other in import_module(f"nurec_lite.opt.{name}").REQUIRES:
+    for other in option_module(name).REQUIRES:
         found += [o for o in required(other) if o not in found]
     return [*found, name]
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from benchmarks.opt import kernel_times
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_activate
+from nurec_lite.opt.all import fused_activate
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians, activate
 from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, McmcSplit, mcmc_split, sgld_noise
 from nurec_lite.training.losses import regularisers

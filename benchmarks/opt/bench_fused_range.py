@@ -26,7 +26,7 @@ from benchmarks.step.bench_step import positive
 from nurec_lite.config import LossWeights
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_range
+from nurec_lite.opt.all import fused_range
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training import losses
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks.opt import kernel_times
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_ssim
+from nurec_lite.opt.all import fused_ssim
 from nurec_lite.training import losses
 
 SIZES = ("621x187", "1242x375", "1920x1080")

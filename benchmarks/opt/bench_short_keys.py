@@ -33,7 +33,7 @@ from nurec_lite.native import ops
 BITS = (32, 24, 16)
 SHARES = (0.2, 0.44, 1.0)
 LIST_BITS, PACKED_BITS = 14, 18  # of a packed key
-LEAST, OCTAVES = 1 / 16, 16  # of short keys, see nurec_lite/opt/short_keys.py
+LEAST, OCTAVES = 1 / 16, 16  # of short keys, see nurec_lite/opt/all/short_keys.py
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from nurec_lite.base.environment import choose_device
 from nurec_lite.base.program import Parser
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.config import Config
-from nurec_lite.opt.resident import Store, by_host, frames_from
+from nurec_lite.opt.all.resident import Store, by_host, frames_from
 from nurec_lite.readers import open_capture
 from nurec_lite.training.shots import ShotPlan, as_it_is
 

@@ -41,7 +41,7 @@ from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import composed
 from nurec_lite.config import Config
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_ssim
+from nurec_lite.opt.all import fused_ssim
 from nurec_lite.readers import open_capture
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.stages import Stages

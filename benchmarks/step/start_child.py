@@ -86,7 +86,7 @@ def started(arguments: list[str]) -> dict[str, Any]:
 def known_stores() -> list[Any]:
     """Those of the option `resident`, as they are made from now on. Asking the garbage collector for them would hand out tuples that other
     threads are still filling."""
-    module, made = import_module("nurec_lite.opt.resident"), []
+    module, made = import_module("nurec_lite.opt.all.resident"), []
     begin = module.Store.__init__
 
     def noted(store: Any, *args: Any, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ def known_stores() -> list[Any]:
 
 def wait_for_resident(stores: list[Any], plan: ShotPlan) -> bool:
     """Until the option `resident` has everything on the device, if it is on."""
-    module = import_module("nurec_lite.opt.resident")
+    module = import_module("nurec_lite.opt.all.resident")
     for store in stores:
         for kind, index in module.frames_from(plan, 0):
             getattr(store, kind)(index)

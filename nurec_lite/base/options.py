@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which options there are, and with which parameters, as the files conf/opt/NAME.yaml say."""
 
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.paths import resource
+
+SHELVES = ("post", "all", "lab")  # folders of nurec_lite/opt; an option of your own may lie in nurec_lite/opt itself
+
+
+def option_module(name: str) -> ModuleType:
+    """Imports the module of an option."""
+    shelved = [f"nurec_lite.opt.{shelf}.{name}" for shelf in SHELVES]
+    return import_module(next(filter(find_spec, shelved), f"nurec_lite.opt.{name}"))
 
 
 def known_options() -> tuple[str, ...]:

@@ -4,10 +4,10 @@
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.options import option_module
 from scripts.option_pages.excerpts import source
 from scripts.option_pages.measured import GAUGES, RESULTS, ROOT, Pair, ladder, pair_alone, pair_rung, read, rungs
 
@@ -34,7 +34,7 @@ class Option:
 
     @property
     def classed(self) -> str:
-        return str(import_module(f"nurec_lite.opt.{self.name}").CLASS)
+        return str(option_module(self.name).CLASS)
 
 
 def order() -> list[str]:

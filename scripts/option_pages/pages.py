@@ -19,10 +19,10 @@ import re
 import textwrap
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from os.path import relpath
 from pathlib import Path
 
+from nurec_lite.base.options import option_module
 from scripts.option_pages import chart
 from scripts.option_pages.excerpts import excerpt, kernels_of, source
 from scripts.option_pages.measured import (
@@ -68,7 +68,7 @@ def _linked(page: Path, words: str, target: Path) -> str:
 
 
 def _facts(page: Path, arguments: str) -> str:
-    own, module = option_of(page.stem), import_module(f"nurec_lite.opt.{page.stem}")
+    own, module = option_of(page.stem), option_module(page.stem)
     needs = ", ".join(_linked(page, f"`{name}`", FOLDER / f"{name}.md") for name in module.REQUIRES) or "nothing"
     note = "\n\n\\* from the baseline: what it needs came with it." if own.alone and own.alone.from_none else ""
     return (
@@ -113,7 +113,7 @@ def _files(page: Path, arguments: str) -> str:
 
 def _repeat(page: Path, arguments: str) -> str:
     """Returns the commands that measure the option again; those with kernels of their own under ncu, too."""
-    name, needs = page.stem, import_module(f"nurec_lite.opt.{page.stem}").REQUIRES
+    name, needs = page.stem, option_module(page.stem).REQUIRES
     before, after = (f"'+opt=[{','.join(names)}]'" for names in (needs, (*needs, name)))
     lines = [
         f"KEYS='{KEYS}'",

@@ -19,7 +19,8 @@ from benchmarks.opt import (
 from benchmarks.render.workload import SIZES, Size
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.opt import launch_bounds, shared_memory, split_backward
+from nurec_lite.opt.lab import shared_memory
+from nurec_lite.opt.post import launch_bounds, split_backward
 
 BENCHMARKS = [bench_balanced_tiles, bench_shared_memory, bench_split_backward, bench_tile_cull, bench_warp_cull]
 

@@ -12,7 +12,7 @@ from stored_gaussians import STORED, gaussians_of, on, opacities_of
 from torch import Tensor
 
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_activate
+from nurec_lite.opt.all import fused_activate
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

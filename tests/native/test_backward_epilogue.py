@@ -23,9 +23,9 @@ from torch import Tensor
 from nurec_lite.native import backward_epilogue
 from nurec_lite.native.deferred_backward import DeferredGaussians, grad_accum_floats
 from nurec_lite.native.operators.shared import packed_view
-from nurec_lite.opt import fused_activate
-from nurec_lite.opt.batch import launch_views
-from nurec_lite.opt.fused_project import OnePass
+from nurec_lite.opt.all import fused_activate
+from nurec_lite.opt.all.fused_project import OnePass
+from nurec_lite.opt.lab.batch import launch_views
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import render
 from nurec_lite.splat.views import CameraView

@@ -31,7 +31,7 @@ from nurec_lite.native import inference, warps
 from nurec_lite.native.bind import native_stages
 from nurec_lite.native.inference import BatchedRenderer
 from nurec_lite.native.operators.render_views import SceneArrays
-from nurec_lite.opt import fused_interp
+from nurec_lite.opt.post import fused_interp
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.training.batches import render_views

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native import ops
 from nurec_lite.native.rank1_sh import Rank1ShGrad
-from nurec_lite.opt import amp, fused_adam
+from nurec_lite.opt.all import fused_adam
+from nurec_lite.opt.lab import amp
 from nurec_lite.training.optim import MOMENTS
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

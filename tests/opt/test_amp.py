@@ -18,8 +18,8 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native import ops
-from nurec_lite.opt import amp
-from nurec_lite.opt.fused_adam import FusedAdam
+from nurec_lite.opt.all.fused_adam import FusedAdam
+from nurec_lite.opt.lab import amp
 from nurec_lite.training.checkpoint import load_checkpoint, save_checkpoint
 from nurec_lite.training.density import by_node, relocate
 from nurec_lite.training.optim import MOMENTS, replace_gaussians

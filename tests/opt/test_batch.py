@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,12 @@ from torch import Tensor
 from benchmarks.opt import bench_batch
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
-from nurec_lite.base.options import parameters_of
+from nurec_lite.base.options import option_module, parameters_of
 from nurec_lite.bounds import BoundError, check_options
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture, make_split
 from nurec_lite.config import DensityConfig
-from nurec_lite.opt.cuda_graph import CudaGraph
+from nurec_lite.opt.all.cuda_graph import CudaGraph
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.broken import seen
 from nurec_lite.training.loop import train
@@ -284,7 +283,7 @@ def stages_with(names: tuple[str, ...], images: int = 3, sweeps: int = 2) -> Sta
     stages = base_stages("native", CPU)
     for name in names:
         values = own(images, sweeps)[name] if name == "batch" else parameters_of(name)
-        stages = import_module(f"nurec_lite.opt.{name}").apply(stages, **values)
+        stages = option_module(name).apply(stages, **values)
     return stages
 
 

@@ -79,7 +79,7 @@ def test_steps_that_wait_for_nothing(images: int, device: torch.device) -> None:
 
 
 def test_a_cpu_renders_one_view_after_another() -> None:
-    stages = import_module("nurec_lite.opt.batch").apply(
+    stages = import_module("nurec_lite.opt.lab.batch").apply(
         base_stages("native", torch.device("cpu")), **parameters_of("batch")
     )
     assert "render_all" not in stages.changes.wrapped

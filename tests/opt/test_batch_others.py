@@ -5,7 +5,6 @@ sweeps in some steps alone, images of several sizes. What is learned is what the
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -26,9 +25,9 @@ from recorder_standin import install
 from stepping import no_sync_of, steps
 from tiny_capture import Loaded
 
-from nurec_lite.base.options import parameters_of
-from nurec_lite.opt.batch import OneLaunch
-from nurec_lite.opt.cuda_graph import CudaGraph
+from nurec_lite.base.options import option_module, parameters_of
+from nurec_lite.opt.all.cuda_graph import CudaGraph
+from nurec_lite.opt.lab.batch import OneLaunch
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
@@ -47,7 +46,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 def behind(stages: Stages, *names: str) -> Stages:
     """With these, too."""
     for name in names:
-        stages = import_module(f"nurec_lite.opt.{name}").apply(stages, **parameters_of(name))
+        stages = option_module(name).apply(stages, **parameters_of(name))
     return stages
 
 

@@ -19,7 +19,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.config import DensityConfig
 from nurec_lite.native.torch_fallbacks import torch_fallbacks
-from nurec_lite.opt import compile as option
+from nurec_lite.opt.lab import compile as option
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 

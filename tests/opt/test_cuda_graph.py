@@ -22,8 +22,8 @@ from nurec_lite.base.ranges import switch
 from nurec_lite.base.timing import Timing
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
-from nurec_lite.opt import cuda_graph
-from nurec_lite.opt.cuda_graph import CudaGraph
+from nurec_lite.opt.all import cuda_graph
+from nurec_lite.opt.all.cuda_graph import CudaGraph
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.state import TrainState
 

@@ -18,7 +18,7 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.config import DensityConfig
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_activate
+from nurec_lite.opt.all import fused_activate
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training import baseline
 from nurec_lite.training.density import sgld_noise

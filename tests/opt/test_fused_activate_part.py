@@ -11,7 +11,7 @@ from tiny_capture import tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_activate
+from nurec_lite.opt.all import fused_activate
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.training.density import MAX_COPIES, Relocation, by_node, relocate, relocate_masked
 

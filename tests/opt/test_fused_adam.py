@@ -14,7 +14,7 @@ from benchmarks.opt import bench_fused_adam
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native import ops
-from nurec_lite.opt import fused_adam
+from nurec_lite.opt.all import fused_adam
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training import baseline
 from nurec_lite.training.checkpoint import load_checkpoint, save_checkpoint

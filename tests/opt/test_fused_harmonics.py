@@ -23,7 +23,7 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native import ops
 from nurec_lite.native.rank1_sh import Rank1ShGrad
-from nurec_lite.opt import fused_adam
+from nurec_lite.opt.all import fused_adam
 from nurec_lite.training.density import by_node, relocate
 from nurec_lite.training.optim import replace_gaussians
 from nurec_lite.training.stages import Stages

@@ -15,7 +15,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import HostFuture
 from nurec_lite.geometry.tracks import exist, spans
-from nurec_lite.opt.fused_interp import SPARE_SHARE, FusedCollect
+from nurec_lite.opt.post.fused_interp import SPARE_SHARE, FusedCollect
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
 from nurec_lite.scene.gaussians import LIDAR_VALUES, WorldGaussians, activate
 from nurec_lite.scene.scene import Scene

@@ -22,7 +22,7 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native.bind import native_stages
-from nurec_lite.opt import fused_project
+from nurec_lite.opt.all import fused_project
 from nurec_lite.training.stages import Stages
 
 

@@ -21,7 +21,7 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.config import LossWeights
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.native import ops
-from nurec_lite.opt.fused_range import lidar_loss
+from nurec_lite.opt.all.fused_range import lidar_loss
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training import losses
 from nurec_lite.training.step import step

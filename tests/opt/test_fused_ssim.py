@@ -15,7 +15,7 @@ from benchmarks.opt import bench_fused_ssim
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native import ops
-from nurec_lite.opt.fused_ssim import image_loss
+from nurec_lite.opt.all.fused_ssim import image_loss
 from nurec_lite.training import losses
 from nurec_lite.training.step import step
 

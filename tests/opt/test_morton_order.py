@@ -11,7 +11,7 @@ from tiny_capture import tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.opt.morton_order import BITS, CELL, by_place, morton_codes
+from nurec_lite.opt.all.morton_order import BITS, CELL, by_place, morton_codes
 from nurec_lite.training.density import Order, Relocation, relocate
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState

@@ -24,7 +24,7 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.native import stages as native
-from nurec_lite.opt import no_sync
+from nurec_lite.opt.post import no_sync
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import one_step, train
 from nurec_lite.training.shots import Shots

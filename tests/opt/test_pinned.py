@@ -12,8 +12,8 @@ from tiny_capture import tiny_config, tiny_shots, tiny_state
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.opt import pinned
-from nurec_lite.opt.pinned import apply, place
+from nurec_lite.opt.lab import pinned
+from nurec_lite.opt.lab.pinned import apply, place
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.step import step

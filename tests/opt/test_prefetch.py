@@ -20,8 +20,10 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.base.ranges import STEP, switch
 from nurec_lite.base.timing import Timing
 from nurec_lite.base.transfer import SideStream
-from nurec_lite.opt import pinned, resident, workers
-from nurec_lite.opt.prefetch import apply
+from nurec_lite.opt.all import resident
+from nurec_lite.opt.lab import pinned
+from nurec_lite.opt.lab.prefetch import apply
+from nurec_lite.opt.post import workers
 from nurec_lite.training.baseline import next_batch, reference_stages
 from nurec_lite.training.loop import one_step, train
 from nurec_lite.training.shots import ShotPlan, Shots
@@ -143,7 +145,7 @@ def test_no_thread_is_left(loading: Loading) -> None:
 
 def test_copies_go_to_the_side_and_the_step_s_stream_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = recorded_streams(monkeypatch)
-    monkeypatch.setattr("nurec_lite.opt.prefetch.SideStream", lambda device: SideStream(torch.device("cuda")))
+    monkeypatch.setattr("nurec_lite.opt.lab.prefetch.SideStream", lambda device: SideStream(torch.device("cuda")))
     stages = apply(reference_stages())
     fed(stages, 0)
     stages.close()

@@ -20,8 +20,8 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
-from nurec_lite.opt import resident
-from nurec_lite.opt.resident import GROUP_BYTES, RAY_BYTES, KeptSweep, Resident, frames_from, size_of
+from nurec_lite.opt.all import resident
+from nurec_lite.opt.all.resident import GROUP_BYTES, RAY_BYTES, KeptSweep, Resident, frames_from, size_of
 from nurec_lite.splat.views import LidarView, RayGroups
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train

@@ -18,7 +18,7 @@ from nurec_lite.bounds import check_options
 from nurec_lite.capture.gpu_jpeg import libraries
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture, CaptureError, Encoded
-from nurec_lite.opt.resident import Resident
+from nurec_lite.opt.all.resident import Resident
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import Stages

@@ -20,8 +20,8 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import SideStream, tensors_of
-from nurec_lite.opt import side_streams
-from nurec_lite.opt.side_streams import SideStreams
+from nurec_lite.opt.all import side_streams
+from nurec_lite.opt.all.side_streams import SideStreams
 from nurec_lite.training.shots import as_planned
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state

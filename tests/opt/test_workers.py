@@ -16,7 +16,7 @@ from nurec_lite.backends import build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.opt.workers import LoaderProcesses, apply
+from nurec_lite.opt.post.workers import LoaderProcesses, apply
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan

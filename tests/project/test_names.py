@@ -5,22 +5,21 @@ and in docs/options.md that leads to the page."""
 import inspect
 import re
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
 
 from nurec_lite.backends import base_stages, build_stages
-from nurec_lite.base.options import parameters_of
+from nurec_lite.base.options import option_module, parameters_of
 from nurec_lite.training.stages import Stages
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURED = sorted(p.stem for p in (ROOT / "conf/opt").glob("*.yaml") if p.stem != "all")
-MODULES = sorted(p.stem for p in (ROOT / "nurec_lite/opt").glob("*.py") if not p.stem.startswith("_"))
+MODULES = sorted(p.stem for p in (ROOT / "nurec_lite/opt").rglob("*.py") if not p.stem.startswith("_"))
 PLACES = (
     "conf/opt/{}.yaml",
-    "nurec_lite/opt/{}.py",
+    "nurec_lite/opt/*/{}.py",
     "tests/opt/test_{}.py",
     "docs/options/{}.md",
     "benchmarks/opt/bench_{}.py",
@@ -35,8 +34,15 @@ def test_there_are_options() -> None:
 @pytest.mark.parametrize("place", PLACES)
 def test_option_has_its_file(name: str, place: str) -> None:
     """And that file says its name."""
-    text = (ROOT / place.format(name)).read_text()
+    (path,) = ROOT.glob(place.format(name))
+    text = path.read_text()
     assert re.search(rf"\b{name}\b", text)
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_option_lies_on_the_shelf_that_its_page_names(name: str) -> None:
+    (path,) = ROOT.glob(f"nurec_lite/opt/*/{name}.py")
+    assert f"shelf={path.parent.name} " in (ROOT / f"docs/options/{name}.md").read_text()
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
@@ -59,7 +65,7 @@ def test_option_s_benchmark_says_how_it_is_called(name: str) -> None:
 def applied(name: str) -> tuple[Stages, Stages]:
     """Compiled stages with what the option requires, and with the option as well."""
     base, needed = base_stages("native", torch.device("cpu")), requirements(name)
-    if any(import_module(f"nurec_lite.opt.{n}").unavailable(base) for n in (*needed, name)):
+    if any(option_module(n).unavailable(base) for n in (*needed, name)):
         base = replace(base, device="cuda")  # a record can be made without a GPU
     without = build_stages({n: parameters_of(n) for n in needed}, base)
     return without, build_stages({n: parameters_of(n) for n in (*needed, name)}, base)
@@ -68,7 +74,7 @@ def applied(name: str) -> tuple[Stages, Stages]:
 def requirements(name: str) -> tuple[str, ...]:
     """In an order in which they can be applied."""
     found: list[str] = []
-    for required in import_module(f"nurec_lite.opt.{name}").REQUIRES:
+    for required in option_module(name).REQUIRES:
         found += [n for n in (*requirements(required), required) if n not in found]
     return tuple(found)
 
@@ -84,13 +90,13 @@ def own_code(name: str) -> list[str]:
     kernel, and stages that are written in its module, in the place of others or around them."""
     without, with_it = applied(name)
     around = (stage for stage in with_it.changes.wrapped if with_it.stage(stage) is not without.stage(stage))
-    found = [stage for stage in around if home_of(with_it.stage(stage)) == f"nurec_lite.opt.{name}"]
+    found = [stage for stage in around if home_of(with_it.stage(stage)) == option_module(name).__name__]
     for claimed in (what for what, option in with_it.changes.claims.items() if option == name):
         if claimed.startswith("plan."):
             field = claimed.removeprefix("plan.")
             chosen = getattr(with_it.plan, field) != getattr(without.plan, field)
         else:
-            chosen = home_of(with_it.stage(claimed)) == f"nurec_lite.opt.{name}"
+            chosen = home_of(with_it.stage(claimed)) == option_module(name).__name__
         found += [claimed] if chosen else []
     return found
 

@@ -3,12 +3,11 @@
 
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from nurec_lite.base.options import known_options, parameters_of
+from nurec_lite.base.options import known_options, option_module, parameters_of
 from nurec_lite.config import ProfileConfig
 from scripts.option_pages import option, pages
 from scripts.option_pages.excerpts import kernels_of
@@ -43,7 +42,7 @@ def test_from_the_readme_to_the_kernels_of_balanced_tiles() -> None:
 def test_from_the_readme_to_the_code_of_an_option(name: str) -> None:
     page = option.FOLDER / f"{name}.md"
     assert page in linked(ROOT / "README.md") & linked(ROOT / "docs/options.md")
-    assert ROOT / f"nurec_lite/opt/{name}.py" in linked(page)
+    assert Path(str(option_module(name).__file__)) in linked(page)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -103,5 +102,5 @@ def test_a_story_has_at_most_1500_words(story: str) -> None:
 
 def test_a_class_is_said_on_the_page() -> None:
     for own in map(option.option_of, OPTIONS):
-        assert own.classed == import_module(f"nurec_lite.opt.{own.name}").CLASS
+        assert own.classed == option_module(own.name).CLASS
         assert f"|{own.classed}|" in own.page.read_text()

@@ -8,7 +8,7 @@ from tiny_capture import tiny_capture, tiny_config
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.opt.cuda_graph import CudaGraph
+from nurec_lite.opt.all.cuda_graph import CudaGraph
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState

@@ -4,7 +4,6 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tiny_capture import tiny_config, tiny_state
 from torch import Tensor
 
 from nurec_lite.backends import base_stages
-from nurec_lite.base.options import parameters_of
+from nurec_lite.base.options import option_module, parameters_of
 from nurec_lite.config import DensityConfig
 from nurec_lite.native.bind import native_stages
 from nurec_lite.native.plan import CUDA_PLAN
@@ -32,7 +31,7 @@ def stages_with(device: torch.device, names: tuple[str, ...], **own: Any) -> Sta
     for name in (*names, "batch"):
         values = parameters_of(name) | (own if name == "batch" else {})
         values |= {"balanced_tiles": {"part": 64}, "short_keys": {"bits": 24}}.get(name, {})
-        stages = import_module(f"nurec_lite.opt.{name}").apply(stages, **values)
+        stages = option_module(name).apply(stages, **values)
     return stages
 
 

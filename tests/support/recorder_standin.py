@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nurec_lite.opt import cuda_graph
+from nurec_lite.opt.all import cuda_graph
 from nurec_lite.training import relocation_graph
 from nurec_lite.training.state import StepResult
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nurec_lite.opt.no_sync import NoSync
+from nurec_lite.opt.post.no_sync import NoSync
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages

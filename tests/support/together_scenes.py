@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.native.bind import native_stages
-from nurec_lite.opt.batch import OneLaunch
+from nurec_lite.opt.lab.batch import OneLaunch
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.view_row import view_row

@@ -24,8 +24,10 @@ from nurec_lite.geometry.camera import SHUTTERS, pixel_directions, project_point
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.native import ops
 from nurec_lite.native.operators.rays import rays
-from nurec_lite.opt import batch, pinned, prefetch, resident, workers
-from nurec_lite.opt.cuda_graph import CudaGraph
+from nurec_lite.opt.all import resident
+from nurec_lite.opt.all.cuda_graph import CudaGraph
+from nurec_lite.opt.lab import batch, pinned, prefetch
+from nurec_lite.opt.post import workers
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.scene import exposed, exposure
 from nurec_lite.splat.views import CameraView, camera_view

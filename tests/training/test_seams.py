@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from tiny_capture import tiny_config, tiny_state
 
 from nurec_lite.backends import base_stages
-from nurec_lite.base.options import parameters_of
+from nurec_lite.base.options import option_module, parameters_of
 from nurec_lite.base.paths import PACKAGE, resource
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
@@ -49,7 +49,7 @@ def around(name: str, *stages: str) -> StandIn:
 
 def batch(record: Stages, calls: Calls) -> Stages:
     """The option itself, which is of class quality, so that `all` never has it."""
-    option = import_module("nurec_lite.opt.batch").apply(record, **parameters_of("batch"))
+    option = import_module("nurec_lite.opt.lab.batch").apply(record, **parameters_of("batch"))
     return around("batch", "schedule")(option, calls)
 
 
@@ -99,7 +99,7 @@ def prefetch(record: Stages, calls: Calls) -> Stages:
 
 def amp(record: Stages, calls: Calls) -> Stages:
     """Likewise."""
-    option = import_module("nurec_lite.opt.amp").apply(record, **parameters_of("amp"))
+    option = import_module("nurec_lite.opt.lab.amp").apply(record, **parameters_of("amp"))
     return around("amp", "optimize")(option, calls)
 
 
@@ -136,9 +136,9 @@ def together(calls: Calls, *names: str, feeding: tuple[str, ...] = (), without: 
         if name in names:
             record = STAND_INS[name](record, calls)
         elif name in feeding:
-            record = import_module(f"nurec_lite.opt.{name}").apply(record, **parameters_of(name))
+            record = option_module(name).apply(record, **parameters_of(name))
         elif name != without and name in listed("cuda") and not set(names) & set(IDLE_BESIDE.get(name, ())):
-            option = import_module(f"nurec_lite.opt.{name}")
+            option = option_module(name)
             if option.unavailable(record) is None and real.issuperset(option.REQUIRES):
                 record, real = option.apply(record, **parameters_of(name)), real | {name}
     return record

@@ -20,7 +20,7 @@ from nurec_lite.base.place import Place
 from nurec_lite.base.ranks import Ranks, begin
 from nurec_lite.cli.command import mended
 from nurec_lite.config import Config
-from nurec_lite.opt.no_sync import NoSync
+from nurec_lite.opt.post.no_sync import NoSync
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import train

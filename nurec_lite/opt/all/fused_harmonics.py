@@ -21,7 +21,7 @@ from functools import partial
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.native.rank1_sh import DeferredShGrad, Update
-from nurec_lite.opt.fused_adam import FusedAdam
+from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import IMAGES, Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState

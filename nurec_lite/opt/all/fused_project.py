@@ -23,7 +23,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
 from nurec_lite.native import backward_epilogue, ops
 from nurec_lite.native.deferred_backward import with_grad_slot
-from nurec_lite.opt.fused_interp import FusedCollect, Posed
+from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import Shots

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from nurec_lite.base.errors import OptionError
-from nurec_lite.opt.fused_adam import FusedAdam
+from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.training.optim import MOMENTS
 from nurec_lite.training.stages import Stages, uncompiled
 
