@@ -11,6 +11,7 @@ from typing import Any
 
 from nurec_lite.base.announce import announce
 from nurec_lite.base.beginning import end_quietly
+from nurec_lite.base.early_device import begin_device
 
 __version__ = "0.1.0"
 _HOMES = {  # of the public names
@@ -56,3 +57,4 @@ def __dir__() -> list[str]:
 if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m nurec_lite...` names
     end_quietly()
     announce(sys.orig_argv)
+    begin_device(sys.orig_argv)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images and sweeps of each moment, on the device: every training frame is decoded once for all that a scene is made from."""
+"""Images and sweeps of moments that spread over the drive, on the device: each is decoded once for all that a scene is made from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from nurec_lite.scene.kept import A_WANTED, MOST, Kept
 from nurec_lite.scene.points import Picture, Points, assign_to_actors, colours_in
 
 FEW = 20  # moments, an example of fewer
+LOOKED_AT = 60  # moments at most, which spread over the drive: a start does not grow with its length
 MUCH = 1 << 28  # bytes
 GUESSED_INTENSITY = 0.1  # of what the lidar has not seen
 Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
@@ -166,7 +167,7 @@ def _in_flight(capture: Capture) -> int:
 
 
 def _moments(capture: Capture) -> list[Frames]:
-    """Their training frames, in the order of time."""
+    """Training frames of the moments that are looked at, in the order of time."""
     split, numbers = capture.split, capture.moments
     assert split is not None
     images: dict[int, list[ImageFrame]] = {}
@@ -175,4 +176,15 @@ def _moments(capture: Capture) -> list[Frames]:
         images.setdefault(numbers.images[i], []).append(capture.images[i])
     for i in split.train_sweeps:
         sweeps.setdefault(numbers.sweeps[i], []).append(capture.sweeps[i])
-    return [(images.get(n, []), sweeps.get(n, [])) for n in sorted(images.keys() | sweeps.keys())]
+    some = _spread(sorted(images.keys() | sweeps.keys()), LOOKED_AT)
+    return [(images.get(n, []), sweeps.get(n, [])) for n in some]
+
+
+def _spread(
+    numbers: Sequence[int],
+    most: int,  # 2 or more
+) -> list[int]:
+    """All numbers, or so many of them: the first, the last, and others evenly between."""
+    if len(numbers) <= most:
+        return list(numbers)
+    return [numbers[round(k * (len(numbers) - 1) / (most - 1))] for k in range(most)]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A drive of 447 frames: while its scene is made, a few decoded sweeps and images are alive at a time, however many frames there are."""
+"""A drive of 447 frames: while its scene is made, a few decoded sweeps and images are alive at a time, and a bounded number is decoded."""
 
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.types import Capture, Frame
 from nurec_lite.config import ModelConfig
 from nurec_lite.scene.init import make_scene
+from nurec_lite.scene.moments import LOOKED_AT
 
 FRAMES = 447
 MODEL = ModelConfig(points=200, raised_points=20, far_points=20)
@@ -59,5 +61,7 @@ def test_a_drive_of_447_frames_holds_a_few_of_them_at_a_time(tmp_path: Path) -> 
     images, sweeps = (tuple(map(alive.counted, frames)) for frames in (capture.images, capture.sweeps))
     scene = make_scene(replace(capture, images=images, sweeps=sweeps), MODEL, 0, torch.device("cpu"))  # type: ignore[arg-type]
     assert len(capture.sweeps) == FRAMES and len(scene.gaussians) > 100
-    assert sum(sensor == "velodyne" for sensor, _ in alive.decoded) > 0.7 * FRAMES  # those of trained moments
+    looked_at = sorted(index for sensor, index in alive.decoded if sensor == "velodyne")
+    assert len(looked_at) == LOOKED_AT and looked_at[0] < 5 and looked_at[-1] >= FRAMES - 5
+    assert max(b - a for a, b in pairwise(looked_at)) <= 1.3 * FRAMES / LOOKED_AT
     assert 2 <= alive.most <= 8 * (2 * torch.get_num_threads() + 1)
