@@ -20,6 +20,6 @@ class ServiceKeys:
     ego_masks: str | None = None  # folder of CAMERA.png: pictures of the vehicle's body
     max_message_mb: int = 64  # largest request or reply, in MiB
     max_pixels: int = 20_000_000  # largest image
-    max_requests: int = 32  # requests at a time; more are refused
+    max_requests: int = 64  # requests at a time; more are refused
     max_waiting: int = 256  # frames that wait to be rendered; more are refused
     stop_seconds: float = 10.0  # time that requests in progress get when the service ends

@@ -21,6 +21,7 @@ from nurec_lite.service.worker import Job, Worker
 
 API_VERSION = (0, 0, 5)  # of the messages
 MOST_ITEMS = 64  # frames of a request
+IMAGES = 8  # of the largest size, that have as many pixels as a request may ask for
 
 
 class Caller(Protocol):
@@ -157,6 +158,11 @@ class Calls:
         return Job(scene, scene.actors.state(placed(request.dynamic_objects), when), shot)
 
     def _submit(self, caller: Caller, jobs: Sequence[Job]) -> None:
+        pixels, most = sum(job.pixels() for job in jobs), IMAGES * self._scenes.most_pixels
+        if pixels > most:
+            raise RequestError(
+                f"the request asks for {pixels} pixels, but may ask for {most}; send several requests", BUSY
+            )
         caller.own(jobs)
         self._worker.submit(jobs)
 

@@ -2,6 +2,7 @@
 """Cameras of requests: a CameraSpec as a camera of the renderer, and back."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,6 @@ from nurec_lite.geometry.se3 import matrix_to_quat
 from nurec_lite.service.errors import BUSY, UNSUPPORTED, RequestError
 from nurec_lite.service.messages import message, name_of, number_of
 
-LONGEST_NAME = 200  # characters
 _SHUTTERS = {
     "UNKNOWN": "global", "GLOBAL": "global", "ROLLING_TOP_TO_BOTTOM": "top_to_bottom", "ROLLING_BOTTOM_TO_TOP": "bottom_to_top",
     "ROLLING_LEFT_TO_RIGHT": "left_to_right", "ROLLING_RIGHT_TO_LEFT": "right_to_left",
@@ -26,13 +26,14 @@ def camera_of(
     height: int,  # pixels of the image; 0: those of the spec
     width: int,
     most_pixels: int,
-    known: dict[str, Camera],  # of the capture; a camera of a known name sits where that one sits
+    known: Mapping[str, Camera],  # of the capture; a camera of a known name sits where that one sits
+    name: str,  # of a camera that is not known: callers' own names would be kept without end
 ) -> Camera:
     """The camera; RequestError for a model, a lens or a size that is not rendered."""
     own = _size("camera_intrinsics.resolution", spec.resolution_h, spec.resolution_w, most_pixels)
     height, width = _size("resolution", height, width, most_pixels) if height or width else own
-    mount = known[spec.logical_id].T_rig_cam if spec.logical_id in known else torch.eye(4, dtype=torch.float64)
-    name = spec.logical_id[:LONGEST_NAME] or "camera"
+    like = known.get(spec.logical_id)
+    mount, name = (torch.eye(4, dtype=torch.float64), name) if like is None else (like.T_rig_cam, like.name)
     camera = replace(_lens(spec, name), T_rig_cam=mount, shutter=_shutter(spec), height=own[0], width=own[1])
     camera = _scaled(camera, height, width)
     flaws = list(sensor_flaws(camera))

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class ServedScene:
         self._lidars = patterns(config.patterns, run.capture)
         self._sweeps = {number: _pattern(lidar, run) for number, lidar in self._lidars.items()}
         self._cameras: OrderedDict[tuple[bytes, int, int], tuple[NovelSensor, Capture]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._numbers = threading.Lock(), count()
 
     def image(self, request: Any, moment: Moment, ends: Ends) -> Shot:
         sensor, capture = self._camera(request)
@@ -95,11 +96,11 @@ class ServedScene:
         with self._lock:
             if key not in self._cameras:
                 known = {camera.name: camera for camera in self.capture.cameras}
-                camera = camera_of(spec, request.resolution_h, request.resolution_w, self._most_pixels, known)
-                if camera.name in [lidar.name for lidar in self.capture.lidars]:
-                    raise RequestError(
-                        f"logical_id is '{camera.name}', which is a lidar of {self.name}; rename the camera"
-                    )
+                size, own = (
+                    (request.resolution_h, request.resolution_w),
+                    f"requested/{next(self._numbers) % MOST_CAMERAS}",
+                )
+                camera = camera_of(spec, *size, self._most_pixels, known, own)
                 self._cameras[key] = NovelSensor(camera, 0.0), with_sensor(self.capture, camera)
                 self._forget()
             self._cameras.move_to_end(key)
@@ -132,7 +133,7 @@ class Scenes:
     """Runs by their scene_id; as many stay loaded as are allowed and as memory holds."""
 
     def __init__(self, config: ServeConfig, arguments: Sequence[str]) -> None:
-        self._config, self._arguments = config, list(arguments)
+        self._config, self._arguments, self.most_pixels = config, list(arguments), config.max_pixels
         self._files = _files(config.runs)
         self._loaded: OrderedDict[str, ServedScene] = OrderedDict()
         self._lock = threading.Lock()  # one is loaded at a time

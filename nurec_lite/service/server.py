@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import torch
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.config import ServeConfig
 from nurec_lite.service.calls import Calls
-from nurec_lite.service.errors import INVALID, RequestError, sentence_of
+from nurec_lite.service.errors import BUSY, INVALID, RequestError, sentence_of
 from nurec_lite.service.figures import Figures
 from nurec_lite.service.messages import METHODS, SERVICES, message, number_of, parsed
 from nurec_lite.service.worker import Job
 
+SPARE = 8  # threads for health, and for those who are turned away
 HEALTH = "grpc.health.v1.Health"
 log = logging.getLogger("nurec_lite")
 
@@ -48,10 +50,11 @@ class RpcCaller:
 class Handlers(grpc.GenericRpcHandler):
     """Routes method paths of the service's names, and of the health service, to functions of bytes."""
 
-    def __init__(self, calls: Calls, figures: Figures, healthy: Callable[[], bool]) -> None:
+    def __init__(self, calls: Calls, figures: Figures, healthy: Callable[[], bool], most: int) -> None:
         self._figures, self._healthy = figures, healthy
+        self._most, self._places = most, threading.BoundedSemaphore(most)  # of requests; health has room beside them
         own = {f"/{service}/{name}": (name, getattr(calls, name)) for service in SERVICES for name in METHODS}
-        self._functions = own | {f"/{HEALTH}/Check": ("health", self._check)}
+        self._functions = own | {f"/{HEALTH}/Check": (HEALTH, self._check)}
 
     def service(self, details: Any) -> Any:
         if details.method not in self._functions:
@@ -59,7 +62,9 @@ class Handlers(grpc.GenericRpcHandler):
         name, function = self._functions[details.method]
 
         def answer(data: bytes, context: Any) -> bytes:
-            return self._answered(name, function, data, context)
+            return self._answered(
+                name, function if name == HEALTH else partial(self._admitted, function), data, context
+            )
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
@@ -74,6 +79,14 @@ class Handlers(grpc.GenericRpcHandler):
             context.set_code(grpc.StatusCode[status])
             context.set_details(sentence)
         return reply
+
+    def _admitted(self, function: Callable[..., bytes], data: bytes, caller: RpcCaller) -> bytes:
+        if not self._places.acquire(blocking=False):
+            raise RequestError(f"{self._most} requests are in progress, and no more may be; try again later", BUSY)
+        try:
+            return function(data, caller)
+        finally:
+            self._places.release()
 
     def _check(self, data: bytes, caller: RpcCaller) -> bytes:
         """Reply of the standard health service, for the whole server or for one of its services."""
@@ -108,13 +121,9 @@ class Server:
             ("grpc.max_receive_message_length", bytes_of_message), ("grpc.max_send_message_length", bytes_of_message),
             ("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ]  # fmt: skip
-        self._threads = ThreadPoolExecutor(config.max_requests, "request")
-        self._server = grpc.server(
-            self._threads,
-            [Handlers(calls, figures, healthy)],
-            options=options,
-            maximum_concurrent_rpcs=config.max_requests,
-        )
+        handlers, threads = Handlers(calls, figures, healthy, config.max_requests), config.max_requests + SPARE
+        self._threads = ThreadPoolExecutor(threads, "request")
+        self._server = grpc.server(self._threads, [handlers], options=options, maximum_concurrent_rpcs=2 * threads)
         self.port = self._opened(config)
         self._server.start()
 

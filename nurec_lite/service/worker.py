@@ -178,9 +178,10 @@ def _fatal(error: Exception) -> bool:
 @torch.no_grad()
 def render(served: ServedScene, scene: Scene, shots: Sequence[Shot]) -> list[Any]:
     """Returns what each sensor sees, on the host."""
-    device = scene.sky.device
+    device, stages = scene.sky.device, served.run.stages
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # torch keeps one for each thread
     views = [_view(shot, device) for shot in shots]
-    stages = served.run.stages
     found = stages.render.render_views(stages, scene, views)
     seen: list[Any] = []
     for shot, one in zip(shots, found, strict=True):

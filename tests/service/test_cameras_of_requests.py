@@ -19,7 +19,7 @@ OWN = replace(tiny_capture().cameras[0], distortion=(-0.1, 0.02, 1e-3, -2e-3, 1e
 
 
 def read(spec: Any, height: int = 0, width: int = 0) -> Camera:
-    return camera_of(spec, height, width, MOST, {OWN.name: OWN})
+    return camera_of(spec, height, width, MOST, {OWN.name: OWN}, "own")
 
 
 @pytest.mark.parametrize("shutter", SHUTTERS)
@@ -38,7 +38,7 @@ def test_another_size_shows_the_same() -> None:
 def test_a_camera_of_another_name_sits_on_the_rig_s_origin() -> None:
     spec = spec_of(OWN)
     spec.logical_id = "other"
-    assert torch.equal(read(spec).T_rig_cam, torch.eye(4, dtype=torch.float64))
+    assert read(spec).name == "own" and torch.equal(read(spec).T_rig_cam, torch.eye(4, dtype=torch.float64))
 
 
 def with_lens(**changes: Any) -> Any:

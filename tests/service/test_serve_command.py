@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -26,6 +27,7 @@ from nurec_lite.base.paths import PACKAGE
 from nurec_lite.config import ServeConfig
 from nurec_lite.serve import serve, with_runs
 from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.server import HEALTH
 from nurec_lite.service.worker import Worker
 
 
@@ -200,3 +202,55 @@ def test_a_defect_costs_one_request_and_a_broken_gpu_the_service(run: Path, fail
             "the service is stopping; ask another replica",
         )
         assert not service.healthy()
+
+
+def test_more_requests_than_may_be_are_turned_away_and_health_is_still_told(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go, rendered = threading.Event(), threading.Event(), Worker._rendered
+
+    def waits(worker: Worker, group: list[Any]) -> list[Any]:
+        begun.set()
+        go.wait(60)
+        return rendered(worker, group)
+
+    monkeypatch.setattr(Worker, "_rendered", waits)
+    with service_of(run, max_requests=1) as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(client.render_rgb, image_request())
+            assert begun.wait(60)
+            busy = (
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "1 requests are in progress, and no more may be; try again later",
+            )
+            assert refused(lambda: client.render_rgb(image_request())) == busy
+            assert client.channel.unary_unary(f"/{HEALTH}/Check")(b"") == b"\x08\x01"
+            go.set()
+            assert first.result().image_bytes
+        assert client.render_rgb(image_request()).image_bytes
+
+
+def test_requests_that_are_cut_off_are_not_rendered(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go, sizes, rendered = threading.Event(), threading.Event(), list[int](), Worker._rendered
+
+    def waits(worker: Worker, group: list[Any]) -> list[Any]:
+        begun.set()
+        go.wait(60)
+        sizes.append(len(group))
+        return rendered(worker, group)
+
+    monkeypatch.setattr(Worker, "_rendered", waits)
+    with service_of(run, unlisted="recorded") as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
+        path, data = "/nre.grpc.protos.sensorsim.SensorsimService/render_rgb", image_request().SerializeToString()
+        first = client.channel.unary_unary(path).future(data)
+        assert begun.wait(60)
+        others = [client.channel.unary_unary(path).future(data) for _ in range(3)]
+        waited = threading.Event()
+        while service._worker.waiting() < 3:
+            waited.wait(0.01)
+        others[1].cancel()
+        while not any(job.result.cancelled() for job in list(service._worker._waiting)):
+            waited.wait(0.01)
+        go.set()
+        assert first.result() and others[0].result() and others[2].result()
+    assert sizes == [1, 2]
