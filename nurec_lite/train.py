@@ -40,6 +40,7 @@ from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
+from nurec_lite.cli.fleet import FLEET, SKIPPED, attempted, places
 from nurec_lite.cli.multirun import check_named, folders, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import worded
@@ -310,29 +311,51 @@ def _what(capture: Capture) -> str:
 
 
 @hydra.main(version_base="1.3", config_path=str(resource("conf")), config_name="train")
-def main(composed: DictConfig) -> None:
+def main(composed: DictConfig) -> str | None:
+    """Returns the state of a drive of a fleet that was not done here."""
     with one_job():
         config = in_own_folder(to_config(composed))
         check_named(config)
         if config.out not in (given.removeprefix("out=") for given in overrides()):  # else the first line said it
             log.info("results go to %s", config.out)
-        metrics = run(config, overrides())
+        metrics = attempted(config, partial(run, given=overrides()))
+        if metrics is None:
+            return SKIPPED
         if not place_of().first:
-            return
+            return None
         from nurec_lite.evaluation.results import table
 
         names = sorted(p.name for p in Path(config.out).iterdir() if not p.name.startswith("."))
         figures = LeftOut().tried("The table of figures", partial(table, metrics)) or ""
         print(f"{figures}\nresults in {config.out}: {', '.join(names)}")
+    return None
 
 
 def work(arguments: list[str]) -> None:
     sys.argv[1:] = with_budget(worded("train", arguments))  # which Hydra reads
     folders.clear()
+    places.clear()
     try:
         main()
     finally:
-        _compare(dict.fromkeys(folders))
+        failed = _tabulate(places[-1]) if places else None
+        if not places:
+            _compare(dict.fromkeys(folders))
+    if failed:
+        raise UserError(failed)
+
+
+def _tabulate(place: Path) -> str | None:
+    """Prints and writes the tables of a fleet. Returns a sentence about drives that failed."""
+    from nurec_lite.report.fleet import MARKDOWN, write_tables
+
+    found = LeftOut().tried("The tables of the fleet", lambda: write_tables(place))
+    if found is None:
+        return None
+    print(f"\n{found.text}\n\ntables: {place / FLEET}")
+    if not found.failed:
+        return None
+    return f"{found.failed} of {found.drives} drives failed; {place / FLEET / MARKDOWN} says why, and the same command tries them again"
 
 
 def _compare(folders: Iterable[str]) -> None:

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet of drives: what ended is skipped, what fails is tried once more, each GPU has one run, and tables tell of all."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+from tiny_arguments import TINY
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.paths import resource
+from nurec_lite.cli import fleet
+from nurec_lite.cli.fleet import DONE, FAILED, SKIPPED, Drive, Seats, attempted, drives, launched
+from nurec_lite.config import Config
+from nurec_lite.report.fleet import write_tables
+
+METRICS = {"psnr": 24.5, "ssim": 0.8, "lidar_median_abs_m": 0.05, "seconds_total": 12.0}
+
+
+def finish(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.json").write_text(json.dumps(METRICS))
+
+
+def swept(place: Path) -> Any:
+    hydra = {
+        "hydra_logging": None,
+        "verbose": False,
+        "overrides": {"task": [f"out='{place}'"]},
+        "sweep": {"dir": "elsewhere"},
+    }
+    return OmegaConf.create({"hydra": hydra})
+
+
+class Runs:
+    """Stands in for processes: how often each folder was started, on which GPU, and how many ran at the same time."""
+
+    def __init__(self, failures: dict[str, int]) -> None:
+        self.failures, self.started, self.gpus, self.most = failures, list[str](), list[str](), 0
+        self._now, self._lock = set[str](), threading.Lock()
+
+    def run(self, seats: Seats, command: list[str], environment: dict[str, str], output: Path) -> int:
+        folder, gpu = Path(command[-1].removeprefix("out=")), environment.get("CUDA_VISIBLE_DEVICES", "")
+        with self._lock:
+            assert gpu not in self._now, "two runs on one GPU"
+            self._now.add(gpu)
+            self.most = max(self.most, len(self._now))
+            self.started.append(folder.name)
+            self.gpus.append(gpu)
+        output.write_text("error: the drive is damaged\n")
+        with self._lock:
+            self._now.discard(gpu)
+            self.failures[folder.name] = self.failures.get(folder.name, 0) - 1
+        if self.failures[folder.name] >= 0:
+            return 2
+        finish(folder)
+        return 0
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    made = Runs({"0": 2, "1": 1})
+    monkeypatch.setattr(Seats, "run", lambda self, *given: made.run(self, *given))
+    monkeypatch.setattr(fleet, "configure_log", lambda *given: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return made
+
+
+JOBS = [["+sweep=fleet", f"data.root=/drives/{name}"] for name in ("a", "b", "c", "d")]
+
+
+def test_a_drive_that_fails_is_tried_once_more_and_one_that_ended_is_skipped(runs: Runs, tmp_path: Path) -> None:
+    finish(tmp_path / "2")
+    results = launched(swept(tmp_path), JOBS, 0, 1)
+    assert runs.started == ["0", "0", "1", "1", "3"]
+    assert [r.return_value for r in results] == [d.state for d in drives(tmp_path)] == [FAILED, DONE, SKIPPED, DONE]
+    assert drives(tmp_path)[0].said == "the drive is damaged"
+    launched(swept(tmp_path), JOBS, 0, 1)
+    assert runs.started[5:] == ["0"], "the same command again tries what failed, and nothing else"
+
+
+def test_each_gpu_has_one_run_at_a_time(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    launched(swept(tmp_path), JOBS, 0, None)
+    assert set(runs.gpus) <= {"0", "1"} and runs.most <= 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    launched(swept(tmp_path / "again"), JOBS[2:], 2, None)
+    assert set(runs.gpus[-2:]) <= {"5", "7"}
+
+
+def test_nothing_is_started_after_a_stop(runs: Runs, tmp_path: Path) -> None:
+    seats = Seats(1, 0)
+    seats.stop()
+    drive = Drive(0, JOBS[0], str(tmp_path / "0"), SKIPPED)
+    assert fleet._tried(drive, tmp_path, None, seats).state == FAILED and not runs.started
+
+
+def test_a_stop_asks_processes_to_end(tmp_path: Path) -> None:
+    seats, code = Seats(1, 0), list[int]()
+    words = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"]
+    thread = threading.Thread(target=lambda: code.append(seats.run(words, dict(os.environ), tmp_path / "log")))
+    thread.start()
+    while not (tmp_path / "log").exists() or "up" not in (tmp_path / "log").read_text():
+        thread.join(0.02)
+    seats.stop()
+    thread.join(30)
+    assert code == [-15] and "signal 15" in fleet._last_words(tmp_path / "log", -15)
+
+
+def test_the_tables_have_results_and_failures(tmp_path: Path) -> None:
+    for job, state in enumerate((DONE, FAILED)):
+        Drive(job, JOBS[job], str(tmp_path / str(job)), state, "no | sweeps" if state == FAILED else "").write(tmp_path)
+    finish(tmp_path / "0")
+    found = write_tables(tmp_path)
+    assert (found.drives, found.failed) == (2, 1) and found.text.startswith("2 drives: 1 done, 1 failed.")
+    assert "|data.root=/drives/a|24.50|0.800|" in found.text and "|data.root=/drives/b|no \\| sweeps|" in found.text
+    assert (tmp_path / "fleet/fleet.md").read_text() == found.text + "\n"
+    rows = list(csv.DictReader((tmp_path / "fleet/fleet.csv").open()))
+    assert [row["psnr"] for row in rows] == ["24.5", ""] and rows[1]["said"] == "no | sweeps"
+
+
+# ---- runs that another launcher starts in its own way, such as Slurm
+
+
+@pytest.fixture
+def in_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HydraConfig, "get", lambda: SimpleNamespace(callbacks={"fleet": None}))
+
+
+def test_a_job_that_fails_is_tried_once_more(in_fleet: None, tmp_path: Path) -> None:
+    seen: list[Config] = []
+
+    def run(config: Config) -> dict[str, object]:
+        seen.append(config)
+        if len(seen) == 1:
+            raise RuntimeError("a GPU that has failed")
+        return {"steps": 1}
+
+    config = replace(Config(), out=str(tmp_path))
+    assert attempted(config, run) == {"steps": 1}
+    assert [one.train.resume for one in seen] == [None, "auto"]
+    finish(tmp_path)
+    assert attempted(config, run) is None and len(seen) == 2
+
+
+def test_a_mistake_in_the_command_is_not_tried_again(in_fleet: None, tmp_path: Path) -> None:
+    def run(config: Config) -> dict[str, object]:
+        seen.append(1)
+        raise ConfigError("no such key")
+
+    seen: list[int] = []
+    with pytest.raises(ConfigError):
+        attempted(replace(Config(), out=str(tmp_path)), run)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("more, launcher", [([], "Processes"), (["hydra/launcher=basic"], "BasicLauncher")])
+def test_the_fleet_composes_with_any_launcher(more: list[str], launcher: str) -> None:
+    with initialize_config_dir(str(resource("conf")), version_base="1.3"):
+        composed = compose("train", overrides=["+sweep=fleet", *more], return_hydra_config=True)
+    assert composed.hydra.launcher._target_.endswith(f".{launcher}") and composed.train.resume == "auto"
+
+
+@pytest.mark.slow
+def test_a_fleet_from_the_command_line(tmp_path: Path) -> None:
+    words = [
+        *TINY[:-2],
+        "density.cap=1000",
+        "measure.seconds=0",
+        "train.steps=1",
+        "train.evaluate=false",
+        f"out={tmp_path}/fleet",
+    ]
+    command = [sys.executable, "-m", "nurec_lite.train", "-m", "+sweep=fleet", *words, "data.frames=[0,3],[0,10]"]
+    first, second = (subprocess.run(command, capture_output=True, text=True) for _ in range(2))
+    assert first.returncode == second.returncode == 2 and "1 of 2 drives failed" in first.stderr
+    assert "2 drives: 1 failed, 1 done." in first.stdout and "2 drives: 1 failed, 1 ended before." in second.stdout
