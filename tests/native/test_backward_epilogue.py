@@ -4,6 +4,7 @@ drivers alone have: its gradients are those of one view after another, and those
 of a training: tests/opt/test_fused_project.py."""
 
 import logging
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from nurec_lite.native import backward_epilogue
 from nurec_lite.native.deferred_backward import DeferredGaussians, grad_accum_floats
 from nurec_lite.native.operators.shared import packed_view
+from nurec_lite.native.rank1_sh import DeferredShGrad
 from nurec_lite.opt.all import fused_activate
 from nurec_lite.opt.all.fused_project import OnePass
 from nurec_lite.opt.lab.batch import launch_views
@@ -101,6 +103,25 @@ def test_views_of_one_launch(sensor: str, n: int, nudged: bool, stored: bool, de
     scene, stages = with_own_opacities(scene_for(views[0], 200, device)), stages_for(device)
     expected = by_one_pass(stages, stored, scene, views, nudged=nudged)
     assert_learned_alike(by_one_pass(stages, stored, scene, views, by=launch_views, nudged=nudged), expected)
+
+
+def test_harmonics_of_one_image_in_a_launch_are_a_product(device: torch.device) -> None:
+    """Where the step expects it; the placements get what colours give them, too."""
+    views, deferred, step = views_of("still camera", 1, device), DeferredShGrad(), ExitStack()
+    scene = scene_for(views[0], 200, device)
+    expected = by_one_pass(stages_for(device, fused_colour=True), True, scene, views)
+
+    def in_step(stages: Stages, scene: Scene, *rest: Any) -> Any:
+        step.enter_context(deferred.expect(scene.gaussians.sh0, scene.gaussians.sh_rest))
+        return launch_views(stages, scene, *rest)
+
+    with step:
+        found = by_one_pass(stages_for(device, fused_colour=True, rank1_sh=deferred), True, scene, views, by=in_step)
+        left = deferred.pop()
+    assert left is not None and not found.gradients["sh_rest"].any()
+    left.write()
+    written = dict(zip(("sh0", "sh_rest"), (p.grad for p in left.harmonics), strict=True))
+    assert_learned_alike(replace(found, gradients=found.gradients | written), expected)
 
 
 def with_own_opacities(scene: Scene) -> Scene:
