@@ -2,6 +2,7 @@
 """Exports that need the drive, its edits, or its absence."""
 
 import json
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,20 @@ def test_a_mesh_does_not_replace_what_is_not_ours(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="was not written by nurec_lite"):
         run(config, tiny_scene(), Drive(tiny_capture(), reference_stages()))
     assert [p.name for p in tmp_path.iterdir()] == ["scene-ground.ply"]
+
+
+@pytest.mark.parametrize("formats", [["ply"], ["compressed"], ["spz"], ["usdz"]])
+@pytest.mark.parametrize("node", ["all", "each"])
+def test_a_full_disk_is_told_and_nothing_is_left(formats: list[str], node: str, tmp_path: Path) -> None:
+    """Files may have 2 000 bytes: writing fails as on a full disk."""
+    scene, (soft, hard) = turned_scene(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(OutputError, match=rf"{tmp_path}/scene"):
+            run(ExportConfig(checkpoint=str(tmp_path / "c.pt"), formats=formats, node=node), scene)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
 
 
 def test_edits_reach_every_format(tmp_path: Path) -> None:

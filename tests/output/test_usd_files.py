@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """USDZ: read by tinyusdz, which did not write it, and composed by Pixar's library, it holds the scene, its motion and its sensors."""
 
+import ast
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from nurec_lite.config import ExportConfig
 from nurec_lite.export import Drive, run
 from nurec_lite.geometry.camera import project_points
 from nurec_lite.geometry.se3 import invert, matrix_to_quat, quat_multiply, quat_normalize, quat_to_matrix, transform
-from nurec_lite.geometry.tracks import interpolate, spans
+from nurec_lite.geometry.tracks import spans
 from nurec_lite.output.interchange import usd_files
 from nurec_lite.output.interchange.choice import Choice
 from nurec_lite.output.interchange.names import files_of
@@ -119,6 +120,29 @@ def test_actors_are_seen_while_they_exist(tmp_path: Path) -> None:
             (last[k] + 0.01, False),
         ):
             assert (prim.ComputeVisibility((seconds - zero) * CODES) != "invisible") == seen, (name, seconds)
+
+
+def test_another_library_reads_the_motion(tmp_path: Path) -> None:
+    scene = turned_scene()
+    root = tinyusdz.load(str(export(scene, tmp_path)))
+    zero, t = float(trajectory_of(tiny_capture()).times[0]), scene.tracks
+    for k, name in enumerate(t.ids):
+        rows = slice(t.offsets[k], t.offsets[k + 1])
+        prim = root.get_prim_at_path(f"/World/actor_{name}")
+        codes, places = zip(*prim.get_attribute_timesamples("xformOp:translate"), strict=True)
+        np.testing.assert_allclose(codes, (t.times[rows] - zero).numpy() * CODES, atol=1e-6)
+        np.testing.assert_allclose(
+            [ast.literal_eval(p.to_string()) for p in places], scene.track_translations[rows].numpy(), atol=1e-5
+        )
+
+
+def test_ids_of_any_text_become_names(tmp_path: Path) -> None:
+    scene = turned_scene()
+    ids = ("a b", "a_b", "é/../x", '"', *scene.tracks.ids[4:])
+    named = replace(scene, tracks=replace(scene.tracks, ids=ids))
+    stage = Usd.Stage.Open(str(export(named, tmp_path, capture=False)))
+    prims = [p for p in stage.GetPrimAtPath("/World").GetChildren() if p.GetName().startswith("actor")]
+    assert [p.GetCustomDataByKey("id") for p in prims] == list(ids) and len({p.GetName() for p in prims}) == len(ids)
 
 
 def test_cameras_see_points_where_the_captures_cameras_do(tmp_path: Path) -> None:
@@ -234,7 +258,8 @@ def test_what_is_broken_stays_out(tmp_path: Path) -> None:
         len(stage.GetPrimAtPath("/World/background").GetAttribute("positions").Get())
         == int((scene.gaussians.node == 0).sum()) - 1
     )
-    assert interpolate(scene.tracks, scene.tracks.times[:1]).valid.any()
+    names = [p.GetName() for p in stage.GetPrimAtPath("/World").GetChildren()]
+    assert f"actor_{scene.tracks.ids[0]}" not in names and f"actor_{scene.tracks.ids[1]}" in names
 
 
 def test_the_file_says_what_it_lacks(tmp_path: Path) -> None:

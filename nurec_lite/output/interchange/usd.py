@@ -114,7 +114,9 @@ def add_actors(stage: Any, scene: Scene, content: UsdScene) -> None:
 def add_sky(stage: Any, scene: Scene, folder: Path) -> None:
     """A dome of light with the picture of the sky, which is written into the folder."""
     p = pxr()
-    rows = torch.sigmoid(scene.sky.detach()).permute(1, 2, 0).mul(255).round().to(torch.uint8).cpu().numpy()
+    rows = (
+        torch.sigmoid(scene.sky.detach()).nan_to_num().permute(1, 2, 0).mul(255).round().to(torch.uint8).cpu().numpy()
+    )
     Image.fromarray(rows).save(folder / SKY)
     dome = p.UsdLux.DomeLight.Define(stage, f"{ROOT}/sky")
     dome.CreateTextureFileAttr(f"./{SKY}")
@@ -162,15 +164,25 @@ def pose_ops(prim: Any) -> tuple[Any, Any]:
     return prim.AddTranslateOp(precise), prim.AddOrientOp(precise)
 
 
-def _animate(prim: Any, scene: Scene, content: UsdScene, k: int) -> None:
+def is_placed(scene: Scene, k: int) -> bool:
+    """Whether a track has a pose that is finite."""
+    return len(_keyframes(scene, k)[0]) > 0
+
+
+def _keyframes(scene: Scene, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Times [n], places [n, 3] and quaternions [n, 4] of a track that are finite."""
     tracks = scene.learned_tracks().to("cpu", torch.float64)
     rows = slice(tracks.offsets[k], tracks.offsets[k + 1])
     places, quats = tracks.translations[rows].detach(), quat_normalize(tracks.quaternions[rows].detach())
     known = torch.isfinite(torch.cat([places, quats], dim=1)).all(1)
-    ops, times = pose_ops(prim), tracks.times[rows][known].tolist()
-    for time, place, quat in zip(times, places[known].tolist(), quats[known].tolist(), strict=True):
+    return tracks.times[rows][known], places[known], quats[known]
+
+
+def _animate(prim: Any, scene: Scene, content: UsdScene, k: int) -> None:
+    ops = pose_ops(prim)
+    for time, place, quat in zip(*(values.tolist() for values in _keyframes(scene, k)), strict=True):
         set_pose(*ops, place, quat, code(content, time))
-    first, last = (float(ends[k]) for ends in spans(tracks))
+    first, last = (float(ends[k]) for ends in spans(scene.tracks))
     seen = prim.CreateVisibilityAttr()
     for time, shown in (
         (min(content.first, first) - 1, "invisible"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """USDZ: one package below 4 GiB, as its zip demands, or several parts and a text that joins them."""
 
+import errno
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -14,7 +15,7 @@ from nurec_lite.base.files import write_text, written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.tracks import spans
-from nurec_lite.output.interchange.choice import ALL, STATIC, Choice, actor
+from nurec_lite.output.interchange.choice import ALL, EACH, STATIC, Choice, actor
 from nurec_lite.output.interchange.flatten import PlainGaussians, in_own_frame, without_broken
 from nurec_lite.output.interchange.names import USDZ, Files
 from nurec_lite.output.interchange.notes import Notes, lost_of_usd
@@ -27,6 +28,7 @@ from nurec_lite.output.interchange.usd import (
     add_mesh,
     add_sky,
     describe_stage,
+    is_placed,
     pxr,
 )
 from nurec_lite.output.interchange.usd_rig import add_rig
@@ -89,9 +91,9 @@ def is_joint(
 
 def _content(scene: Scene, choice: Choice, capture: Capture | None, meshes: Mapping[str, Mesh]) -> tuple[UsdScene, int]:
     """The contents, and the number of Gaussians that are broken."""
-    asset = actor(scene.tracks, choice.node) if choice.node not in (ALL, STATIC) else None
-    every = range(1, len(scene.tracks) + 1) if choice.node == ALL else () if asset is None else (asset,)
-    nodes = [node for node in every if node not in choice.removed]
+    asset = actor(scene.tracks, choice.node) if choice.node not in (ALL, EACH, STATIC) else None
+    every = range(1, len(scene.tracks) + 1) if choice.node in (ALL, EACH) else () if asset is None else (asset,)
+    nodes = [node for node in every if node not in choice.removed and (asset or is_placed(scene, node - 1))]
     given = {node: in_own_frame(scene, node) for node in (*nodes, *(() if asset else (BACKGROUND,)))}
     kept = {node: without_broken(g) for node, g in given.items()}
     broken = sum(len(given[node]) - len(kept[node]) for node in given)
@@ -122,7 +124,9 @@ def _shares(content: UsdScene, largest: int) -> list[PlainGaussians | None]:
     rows = max(1, room // _row(g))
     if len(g) <= rows:
         return [g]
-    ends = torch.quantile(g.means[:: len(g) // 100_000 + 1, :2].float(), torch.tensor([0.01, 0.99]), dim=0)
+    ends = torch.quantile(
+        g.means[:: len(g) // 100_000 + 1, :2].float(), g.means.new_tensor([0.01, 0.99], dtype=torch.float32), dim=0
+    )
     order = g.means[:, int((ends[1] - ends[0]).argmax())].argsort()
     return [_rows(g, order[first : first + rows]) for first in range(0, len(g), rows)]
 
@@ -137,18 +141,23 @@ def _rows(g: PlainGaussians, index: torch.Tensor) -> PlainGaussians:
 
 
 def _write_package(path: Path, scene: Scene, content: UsdScene, capture: Capture | None, number: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".nurec_lite-usd-", dir=path.parent) as name:
+    with written(path) as file, TemporaryDirectory(prefix=".nurec_lite-usd-", dir=path.parent) as name:
         folder = Path(name)
-        stage = pxr().Usd.Stage.CreateNew(str(folder / _LAYER))
-        describe_stage(stage, content)
-        if content.background is not None:
-            add_gaussians(stage, f"{ROOT}/background{f'_{number}' if number else ''}", content.background)
-        if number == 0:
-            _add_rest(stage, scene, content, capture, folder)
-        stage.GetRootLayer().Save()
-        with written(path) as file:
+        try:
+            _write_layer(folder, scene, content, capture, number)
             _pack(Path(file.name), [member for member in (folder / _LAYER, folder / SKY) if member.exists()])
+        except pxr().Tf.ErrorException as error:
+            raise OSError(errno.EIO, "USD could not write all of it; is the disk full?") from error
+
+
+def _write_layer(folder: Path, scene: Scene, content: UsdScene, capture: Capture | None, number: int) -> None:
+    stage = pxr().Usd.Stage.CreateNew(str(folder / _LAYER))
+    describe_stage(stage, content)
+    if content.background is not None:
+        add_gaussians(stage, f"{ROOT}/background{f'_{number}' if number else ''}", content.background)
+    if number == 0:
+        _add_rest(stage, scene, content, capture, folder)
+    stage.GetRootLayer().Save()
 
 
 def _add_rest(stage: object, scene: Scene, content: UsdScene, capture: Capture | None, folder: Path) -> None:
@@ -164,9 +173,9 @@ def _add_rest(stage: object, scene: Scene, content: UsdScene, capture: Capture |
 def _pack(path: Path, members: Sequence[Path]) -> None:
     """A zip whose files are stored, each at a multiple of 64 bytes."""
     writer = pxr().Sdf.ZipFileWriter.CreateNew(str(path))
-    for member in members:
-        writer.AddFile(str(member), member.name)
-    writer.Save()
+    added = [writer.AddFile(str(member), member.name) for member in members]
+    if not (all(added) and writer.Save()):
+        raise OSError(errno.EIO, "USD could not write the package; is the disk full?")
 
 
 def _joint(files: Files) -> Path:

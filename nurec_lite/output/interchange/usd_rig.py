@@ -99,11 +99,13 @@ def _describe(prim: Any, sensor: Camera | Lidar) -> None:
     """All that the project knows of a sensor, but for its pose, as custom data."""
     for f in fields(sensor):
         value = getattr(sensor, f.name)
-        if isinstance(value, Tensor):
-            if value.ndim != 1:
-                continue
-            value = value.tolist()
-        prim.SetCustomDataByKey(f.name, pxr().Vt.DoubleArray(list(value)) if isinstance(value, list | tuple) else value)
+        if isinstance(value, Tensor) and value.ndim == 1:
+            value = tuple(value.tolist())
+        if isinstance(value, tuple) and all(isinstance(number, int | float) for number in value):
+            value = pxr().Vt.DoubleArray(list(value))
+        elif not isinstance(value, int | float | str):
+            continue
+        prim.SetCustomDataByKey(f.name, value)
 
 
 def _set(ops: tuple[Any, Any], pose: Tensor, at: float | None) -> None:
