@@ -99,9 +99,12 @@ def check_files(
 
 
 def with_budget(arguments: Sequence[str]) -> list[str]:
-    """A number of steps alone replaces the seconds that conf/VERB.yaml gives."""
+    """Steps alone, or seconds alone, replace the budget that conf/VERB.yaml, a recipe or a checkpoint gives."""
     budget = {key_of(argument): argument for argument in arguments if key_of(argument) in (_STEPS, _SECONDS)}
-    if set(budget) != {_STEPS} or value_of(budget[_STEPS]) == "null":
+    if len(budget) != 1:
         return list(arguments)
-    at = list(arguments).index(budget[_STEPS])  # next to it: flags may surround Hydra's arguments
-    return [*arguments[:at], f"{_SECONDS}=null", *arguments[at:]]
+    ((key, given),) = budget.items()
+    if value_of(given) == "null":
+        return list(arguments)
+    at = list(arguments).index(given)  # next to it: flags may surround Hydra's arguments
+    return [*arguments[:at], f"{_SECONDS if key == _STEPS else _STEPS}=null", *arguments[at:]]

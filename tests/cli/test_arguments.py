@@ -103,6 +103,12 @@ def test_steps_alone_replace_the_seconds(
 
 def test_the_budget_stands_where_hydra_looks_for_arguments() -> None:
     assert with_budget(["train.steps=7", "--cfg", "job"]) == ["train.seconds=null", "train.steps=7", "--cfg", "job"]
+    assert with_budget(["--cfg", "job", "train.seconds=30"]) == ["--cfg", "job", "train.steps=null", "train.seconds=30"]
+
+
+def test_seconds_alone_replace_the_steps_of_a_recipe() -> None:
+    train = composed("train", ["+recipe=realtime", "train.seconds=30"]).train
+    assert (train.steps, train.seconds) == (None, 30)
 
 
 def test_a_run_that_goes_on_follows_the_same_rule(train: Train, shell: Shell, tmp_path: Path) -> None:
