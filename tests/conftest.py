@@ -4,6 +4,7 @@
 import gc
 import logging
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -48,12 +49,37 @@ SLOW = (  # files and folders that take minutes and seldom find anything: `make 
     *(f"project/test_{name}.py" for name in ("faults", "installed", "wheel")),
     "opt/test_batch.py", "training/test_clocks.py", "training/test_gone.py",
 )  # fmt: skip
+FIRST = {  # of the cases of these tests so many run always; the others count as slow
+    **{f"capture/checks/test_{name}": n for name, n in (
+        ("agreement.py::test_too_little_says_nothing", 2), ("boxes.py::test_the_reading_that_fits_is_named", 3),
+        ("checked_rays.py::test_right_rays_are_not_doubted", 2), ("poses.py::test_the_convention_that_fits_is_named", 3),
+        ("poses.py::test_a_tunnel_raises_no_alarm", 2), ("poses.py::test_the_corrected_capture_is_the_right_one", 1),
+        ("positions.py::test_gps_of_kitti_that_jumps_is_named_once", 1),
+    )},
+    **{f"capture/kitti/test_{name}": n for name, n in (
+        ("kitti_lacking.py::test_a_thinned_drive_is_split_by_the_moments_that_are_there", 1),
+        ("lidar_crops.py::test_streets_have_no_cut", 2),
+        ("lidar_crops.py::test_what_was_cut_away_is_no_empty_ray_and_is_said", 12),
+        ("lidar_kinds.py::test_beams_and_steps_are_those_of_the_file", 2), ("lidar_kinds.py::test_rings_of_kitti_in_other_orders", 2),
+    )},
+    **{f"cli/test_{name}": n for name, n in (
+        ("arguments.py::test_an_option_of_a_gpu_is_refused_on_a_cpu", 2), ("arguments.py::test_steps_alone_replace_the_seconds", 5),
+        ("bounds.py::test_a_key_out_of_its_range", 12), ("broken.py::test_a_few_that_fly_away_are_counted", 2),
+        ("config.py::test_every_option_file_composes_and_holds_its_own_name", 4), ("errors.py::test_a_damaged_drive", 6),
+        ("names_of_captures.py::test_a_camera_of_a_pack", 4), ("rows_of_cases.py::test_a_pack_that_is_wrong_ends_the_run", 2),
+        ("words.py::test_every_verb_takes_any_folder", 8),
+    )},
+}  # fmt: skip
 NUMBERS = ("geometry", "capture", "scene", "splat", "training", "evaluation")  # folders whose numbers torch rounds
 RUNS = (  # files and folders of those whose tests are whole runs or read whole drives: what they call has tests of its own
-    "capture/checks", "capture/kitti", "capture/odometry", "capture/pack", "capture/rosbag", "capture/simulate/test_simulate.py",
-    "capture/tracking", "evaluation/test_evaluate.py", "scene/test_device.py", "scene/test_init.py",
+    *(f"capture/{name}" for name in (
+        "argoverse2", "checks", "colmap", "kitti", "kitti360", "ncore", "nuscenes", "odometry", "pack", "pandaset", "rosbag",
+        "simulate/test_simulate.py", "test_gpu_jpeg.py", "test_images.py", "tracking", "waymo",
+    )),
+    "evaluation/test_beside.py", "evaluation/test_evaluate.py", "scene/test_device.py", "scene/test_init.py", "scene/test_whole_drives.py",
     *(f"training/test_{name}.py" for name in (
-        "branches", "calibrate", "checkpoint", "clocks", "coarse", "gone", "known_capture", "odd_captures", "schema", "seams", "train",
+        "branches", "calibrate", "checkpoint", "clocks", "coarse", "gone", "known_capture", "odd_captures", "schema", "seams", "spread",
+        "train",
     )),
 )  # fmt: skip
 
@@ -105,6 +131,16 @@ def is_portable(path: Path) -> bool:
     return path.relative_to(TESTS).parts[0] in NUMBERS and not any(path.is_relative_to(TESTS / run) for run in RUNS)
 
 
+def mark_later_cases(items: list[pytest.Item]) -> None:
+    """Marks the cases after the FIRST ones as slow."""
+    seen = Counter[str]()
+    for item in items:
+        test = f"{item.path.relative_to(TESTS)}::{getattr(item, 'originalname', '')}"
+        seen[test] += 1
+        if seen[test] > FIRST.get(test, len(items)):
+            item.add_marker(pytest.mark.slow)
+
+
 def is_parted(item: pytest.Item) -> bool:
     """Whether a part of the slow tests may leave it out. All emulated tests count as slow."""
     slow = EMULATED or item.get_closest_marker("slow") is not None
@@ -126,6 +162,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         order = {file: k for k, file in enumerate(LONGEST)}
         items.sort(key=lambda item: order.get(str(item.path.relative_to(TESTS)), len(order)))
     slow, portable = cache(is_slow), cache(is_portable)
+    mark_later_cases(items)
     for item in items:
         if slow(item.path):
             item.add_marker(pytest.mark.slow)

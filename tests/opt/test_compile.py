@@ -59,6 +59,7 @@ def test_steps_are_those_without_it() -> None:
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("traced")
 def test_other_sizes_compile_nothing_again() -> None:
     state, stages = tiny_state(), stages_of(("compile",))
