@@ -38,6 +38,7 @@ class Browser:
         run = painter.run
         self._client, self._painter, self._worker, self._folder = client, painter, worker, folder
         self._files = missing is None
+        self._fits = True
         self._missing, self._text = missing or "", ""
         self._session = Session(client.client_id, painter, worker, pace, self, height)
         self._overlay = Overlay(client, run.capture, self._session.path)
@@ -94,6 +95,9 @@ class Browser:
     # ---- Screen
 
     def show(self, painted: Painted, quality: int) -> None:
+        if painted.fits != self._fits:
+            self._fits = painted.fits
+            self._client.scene.set_global_visibility(painted.fits)
         self._client.scene.set_background_image(painted.image, format="jpeg", jpeg_quality=quality, depth=painted.depth)
         self._client.flush()
         if painted.text != self._text:

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Callable
 from functools import wraps
+from itertools import combinations, product
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec
 
@@ -21,6 +22,10 @@ _FRUSTUM, _BOX, _PATH = (90, 200, 120), (240, 240, 120), (255, 90, 200)  # colou
 P = ParamSpec("P")
 _POINT_M = 0.04  # size of a point
 _MOST_BOXES = 100
+_CORNERS = np.array(list(product((-0.5, 0.5), repeat=3)), np.float32)  # [8, 3] of a box of 1 m
+_EDGES = np.stack(
+    [np.stack(pair) for pair in combinations(_CORNERS, 2) if abs(pair[0] - pair[1]).sum() == 1]
+)  # [12, 2, 3]
 
 
 def _alone(method: Callable[Concatenate["Overlay", P], None]) -> Callable[Concatenate["Overlay", P], None]:
@@ -58,7 +63,7 @@ class Overlay:
                     continue
                 handle = self._scene.add_camera_frustum(
                     f"/frustums/{len(self._frustums)}", 2 * math.atan(0.5 * camera.height / camera.fy),
-                    camera.width / camera.height, scale=0.6, color=_FRUSTUM, wxyz=wxyz, position=position,
+                    camera.width / camera.height, scale=0.6, thickness=0.01, color=_FRUSTUM, wxyz=wxyz, position=position,
                 )  # fmt: skip
                 handle.on_click(lambda _, name=camera.name: clicked(name))
                 self._frustums[camera.name] = handle
@@ -93,10 +98,15 @@ class Overlay:
     def _box(self, name: str, size: Any, wxyz: Any, position: Any, clicked: Callable[[str], None]) -> None:
         if name not in self._boxes:
             at = f"/boxes/{name.encode().hex()}"
-            box = self._scene.add_box(at, _BOX, tuple(size), wireframe=True, cast_shadow=False, receive_shadow=False)
+            box = self._scene.add_box(at, _BOX, tuple(size), opacity=0.0, cast_shadow=False, receive_shadow=False)
             box.on_click(lambda _: clicked(name))
-            label = self._scene.add_label(f"{at}/label", name, position=(0.0, 0.0, 0.5 * size[2]))
-            self._boxes[name] = (box, label)
+            edges = self._scene.add_line_segments(
+                f"{at}/edges", _EDGES * np.float32(size), colors=_BOX, thickness=1.5, thickness_units="screen"
+            )  # fmt: skip
+            label = self._scene.add_label(
+                f"{at}/label", name, position=(0.0, 0.0, 0.5 * size[2]), anchor="bottom-center"
+            )
+            self._boxes[name] = (box, edges, label)
         self._boxes[name][0].wxyz, self._boxes[name][0].position = wxyz, position
 
     @_alone

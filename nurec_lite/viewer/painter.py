@@ -15,7 +15,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.evaluation.metrics import as_unit, psnr
-from nurec_lite.evaluation.pictures import COLOUR_ERROR, ERROR_MAP, RANGE_MAP, Bar, joined, panel, to_picture
+from nurec_lite.evaluation.pictures import COLOUR_ERROR, ERROR_MAP, RANGE_MAP, Bar, enlarged, joined, panel, to_picture
 from nurec_lite.geometry.camera import Camera, pixel_directions
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.output.camera_path import Pinhole
@@ -28,6 +28,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.viewer.request import BESIDE, FrameView, Request
 
 FAR_M = 80.0  # metres: end of the colour scale of ranges
+READABLE = 400  # columns of a picture with a title, at least
 DEPTH_ROWS = 480  # of the depth that a browser gets, at most
 SKY_M = 160.0  # metres at which the browser puts the sky, so that points stand before it
 K = TypeVar("K")
@@ -42,6 +43,7 @@ class Painted:
     image: np.ndarray  # [H, W, 3] uint8
     depth: np.ndarray | None = None  # [h, w] metres along the view, of every n-th pixel; None: points would not fit
     text: str = ""
+    fits: bool = False  # whether the browser's own points and boxes lie over what they belong to
 
 
 class Painter:
@@ -72,7 +74,7 @@ class Painter:
             return Painted(fitted(image, request.aspect))
         camera, capture = self._pinhole(request, height)
         image, maps = self._view(request, camera, capture)
-        return Painted(image, _thinned(maps.depth))
+        return Painted(image, _thinned(maps.depth), fits=True)
 
     def scene(self, edits: Edits) -> Scene:
         """The scene as it is edited."""
@@ -194,8 +196,11 @@ def beside(
     error = ERRORS.paint((rendered - truth).abs().mean(-1).numpy())
     decibel = psnr(rendered, truth)
     title = f"rendered, {decibel:.1f} dB" if request.shown == "colour" else f"rendered {request.shown}"
+    factor = -(-READABLE // photo.shape[1])
+    image, photo, error = (enlarged(picture, factor, factor) for picture in (image, photo, error))
     panels = [panel(image, title), panel(photo, "captured"), panel(error, "absolute error", ERRORS)]
-    return panels, f"{wish.camera} {wish.index}: PSNR {decibel:.2f} dB at {photo.shape[1]} x {photo.shape[0]} pixels"
+    height, width = truth.shape[:2]
+    return panels, f"{wish.camera} {wish.index}: PSNR {decibel:.2f} dB at {width} x {height} pixels"
 
 
 def arranged(

@@ -129,6 +129,23 @@ def test_sensors_and_actors_are_drawn_over_the_picture(viewer: Viewer) -> None:
         page.set("Play", False)
 
 
+def test_the_picture_follows_what_is_chosen(viewer: Viewer) -> None:
+    with browser(viewer.port) as client:
+        page = Page(client)
+        last = page.picture().astype(int)
+        for label, value in (
+            ("Show", "range"),
+            ("Show", "opacity"),
+            ("Lens", "camera_1"),
+            ("Lens", "pinhole"),
+            ("Show", "colour"),
+        ):
+            page.set(label, value)
+            while (found := page.picture().astype(int)).shape == last.shape and np.abs(found - last).mean() < 5:
+                pass
+            last = found
+
+
 def test_an_actor_is_hidden_and_shown(viewer: Viewer) -> None:
     with browser(viewer.port) as client:
         page = Page(client)
