@@ -18,7 +18,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     // warp tiles, in place; then candidates [N, 8] and their numbers, counts [N], replace low, and a Gaussian without
     // candidates is in no row.
     m.def(
-        "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, Tensor[] bands, "
+        "project(Tensor[] gaussians, Tensor view, int sensor, Tensor[] grid, int columns, Tensor[] bands, "
         "bool all=False, int depth_bits=32, bool shapes=False, Tensor? occupied=None, bool in_place=False, "
         "Tensor? features=None) -> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes, Tensor count, "
         "Tensor candidates, Tensor counts)");

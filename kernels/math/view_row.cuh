@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "lens.cuh"
 #include "rays.cuh"
 #include "sensor.cuh"
 
@@ -15,6 +16,7 @@ struct ViewRow {
     View<T> view;
     Trajectory<T> path;
     Vec3<T> centre;  // metres, in the world: what the other numbers are relative to
+    Lens<T> lens;    // of a camera whose lens CameraModel does not have, else zeros
 };
 
 struct RowField {
@@ -56,6 +58,21 @@ constexpr RowField VIEW_FIELDS[] = {
     NUREC_FIELD(path.end),
     NUREC_FIELD(path.seconds),
     NUREC_FIELD(centre),
+    NUREC_FIELD(lens.angular),
+    NUREC_FIELD(lens.a),
+    NUREC_FIELD(lens.d1),
+    NUREC_FIELD(lens.d2),
+    NUREC_FIELD(lens.d3),
+    NUREC_FIELD(lens.p1),
+    NUREC_FIELD(lens.p2),
+    NUREC_FIELD(lens.s1),
+    NUREC_FIELD(lens.s2),
+    NUREC_FIELD(lens.s3),
+    NUREC_FIELD(lens.s4),
+    NUREC_FIELD(lens.skew_u),
+    NUREC_FIELD(lens.skew_v),
+    NUREC_FIELD(lens.limit),
+    NUREC_FIELD(lens.edge),
 };
 
 constexpr std::size_t VIEW_NUMBERS = sizeof(ViewRow<float>) / sizeof(float);
@@ -68,6 +85,6 @@ constexpr bool without_gaps() {
     }
     return next == VIEW_NUMBERS;
 }
-static_assert(without_gaps() && VIEW_NUMBERS == 62);
+static_assert(without_gaps() && VIEW_NUMBERS == 84);
 
 }  // namespace nurec

@@ -125,6 +125,7 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
 
 void look(ProjectParams const& p, int const* occupied, Visibility const& out, Queue const& queue) {
     int64_t const n = p.g.n;
+    if (p.lens) return look_through_lens(p, out, queue);
     Project const kernel = (p.is_camera ? out.shapes != nullptr : out.candidates != nullptr)
                                ? kernel_for<true>(p.is_camera, out.bits)
                                : kernel_for<false>(p.is_camera, out.bits);

@@ -10,7 +10,7 @@
 #include "../common/cells.h"
 #include "../common/device.h"
 #include "../common/gaussians.h"
-#include "../math/project.cuh"
+#include "../math/lens.cuh"
 #include "../math/rays.cuh"
 
 namespace nurec {
@@ -23,6 +23,7 @@ struct ProjectParams {
     Trajectory<float> const* path = nullptr;  // of a lidar whose shapes are asked for
     float const* features = nullptr;          // [N, 2] of a lidar whose shapes are asked for
     WarpTiles warp_tiles = {};                // of a lidar whose candidates are asked for; their rays do not matter
+    Lens<float> const* lens = nullptr;        // of a camera whose lens CameraModel does not have
 };
 
 // Size of an Outline (math/outline.cuh), or of a row of a lidar's rays (../raster_warps/blend).
@@ -61,6 +62,9 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
 
 // `occupied`: of a lidar.
 void look(ProjectParams const& p, int const* occupied, Visibility const& out, Queue const& queue);
+
+// The same of a camera with p.lens (project_lens.cu).
+void look_through_lens(ProjectParams const& p, Visibility const& out, Queue const& queue);
 
 // Numbers of the visible Gaussians, nearest first, equal keys by index, and their count in `count` [1]. They go to
 // `index` [n] if it is not null; the rest of it is not written.

@@ -79,13 +79,18 @@ bool look(ProjectParams const& in, int bits, Occupied const* occupied, int64_t i
     Vec3<float> const local = view.motion.at(mean, {0, 0, 0}, 0.5f);
     float radius = reach * larger(s.x, larger(s.y, s.z)) + 0.5f * view.motion.seconds * sqrtf(dot(v, v));
     radius += 0.5f * (view.travel + view.turning * sqrtf(dot(local, local)));
-    if (!(in.is_camera ? in_cone(view.camera, local, radius) : near_rays(in.cells, *occupied, local, radius)))
-        return false;
+    bool const inside = in.lens        ? in_lens_cone(*in.lens, local, radius)
+                        : in.is_camera ? in_cone(view.camera, local, radius)
+                                       : near_rays(in.cells, *occupied, local, radius);
+    if (!inside) return false;
     Quat<float> const q = load_quat(p.quat, 0);
     out.gaussian = i;
-    out.bounds = in.is_camera ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
-                              : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
-    float const depth = in.is_camera ? dot(mean, view.forward) : sqrtf(dot(mean, mean));
+    out.bounds = in.lens        ? lens_bounds(view.camera, *in.lens, view.motion, mean, q, s, v, reach)
+                 : in.is_camera ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
+                                : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
+    float const depth = in.lens        ? lens_depth(*in.lens, mean, view.forward)
+                        : in.is_camera ? dot(mean, view.forward)
+                                       : sqrtf(dot(mean, mean));
     out.key = bits < DEPTH_BITS ? short_depth_key(depth, bits) : depth_key(depth);
     return true;
 }

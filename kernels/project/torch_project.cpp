@@ -21,17 +21,28 @@ namespace {
 using Projected =
     std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
+enum SensorKind : int64_t { LIDAR = 0, CAMERA = 1, CAMERA_WITH_LENS = 2 };
+
 // features: of a lidar whose shapes are asked for.
-ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, bool is_camera, at::TensorList grid,
+ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, int64_t sensor, at::TensorList grid,
                               int64_t columns, std::optional<at::Tensor> const& features = {}) {
+    TORCH_CHECK_VALUE(sensor >= LIDAR && sensor <= CAMERA_WITH_LENS, "sensor is ", sensor,
+                      ", but must be 0, a lidar, 1, a camera, or 2, a camera with a lens of its own");
+    bool const is_camera = sensor != LIDAR;
     GaussianTensors const g = gaussians_of(gaussians, view);
     check_gaussians(g);
     check_sensor(view, is_camera);
     Cells const cells = is_camera ? Cells{} : cells_of(grid, columns, view.device());
     if (features) check_tensor(*features, "features", at::kFloat, {g.scales.size(0), 2}, view.device());
     ViewRow<float> const& row = *row_of(view);
-    return {arrays_of(g), &row.view, is_camera,
-            cells,        &row.path, features ? features->const_data_ptr<float>() : nullptr};
+    return {arrays_of(g),
+            &row.view,
+            is_camera,
+            cells,
+            &row.path,
+            features ? features->const_data_ptr<float>() : nullptr,
+            {},
+            sensor == CAMERA_WITH_LENS ? &row.lens : nullptr};
 }
 
 using at::Tensor;
@@ -86,13 +97,13 @@ cuda::Visibility looked_to(Places const& places, Tensor const& seen, int bits, b
             own ? places.counts.mutable_data_ptr<int>() : nullptr};
 }
 
-Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
+Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, at::TensorList grid, int64_t columns,
                   at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
                   std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
-    ProjectParams p = checked_project(gaussians, view, is_camera, grid, columns, features);
+    ProjectParams p = checked_project(gaussians, view, sensor, grid, columns, features);
     add_bands(bands, p);
     TORCH_CHECK_VALUE(bands.empty() || in_place, "bands are given, but not asked for in_place");
-    TORCH_CHECK_VALUE(is_camera || !shapes || (features && p.warp_tiles.first),
+    TORCH_CHECK_VALUE(p.is_camera || !shapes || (features && p.warp_tiles.first),
                       "shapes of a lidar hold what its rays read: they need features and bands");
     int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
@@ -149,7 +160,7 @@ void fill_up(int64_t n, cpu::Projection& found) {
     found.bounds.resize(n, {NOWHERE, NOWHERE, -NOWHERE, -NOWHERE});
 }
 
-Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
+Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, at::TensorList grid, int64_t columns,
                   at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
                   std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
     TORCH_CHECK_VALUE(bands.empty(), "bands are given, but only a GPU lists warp tiles: leave them out");
@@ -157,11 +168,11 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
     TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists warp tiles: leave them out");
     TORCH_CHECK_VALUE(!features, "features are given, but only a GPU keeps what rays read: leave them out");
     TORCH_CHECK_VALUE(!occupied, "occupied is given, but only a GPU looks at it: leave it out");
-    ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
+    ProjectParams const p = checked_project(gaussians, view, sensor, grid, columns);
     cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));
     std::vector<uint8_t> const seen = seen_in(p.g.n, found);
     if (all) fill_up(p.g.n, found);
-    return split(found, copied(seen, at::kByte, {p.g.n}), is_camera);
+    return split(found, copied(seen, at::kByte, {p.g.n}), p.is_camera);
 }
 
 #endif

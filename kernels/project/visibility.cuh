@@ -9,6 +9,7 @@
 #include "../common/sort.h"
 #include "../common/warp.cuh"
 #include "../math/depth.cuh"
+#include "../math/lens.cuh"
 #include "../math/outline.cuh"
 #include "gaussian_row.cuh"
 #include "project.h"
@@ -30,20 +31,55 @@ __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<floa
     return high[last] - low[last] - high[first] + low[first] > 0;
 }
 
+// A camera whose lens is that of its CameraModel; others give a Lens<float>.
+struct OwnLens {};
+
+__device__ inline bool in_cone_of(View<float> const& view, OwnLens, Vec3<float> p, float radius) {
+    return in_cone(view.camera, p, radius);
+}
+
+__device__ inline bool in_cone_of(View<float> const&, Lens<float> const& lens, Vec3<float> p, float radius) {
+    return in_lens_cone(lens, p, radius);
+}
+
+__device__ inline Bounds<float> bounds_of(View<float> const& view, OwnLens, Vec3<float> mean, Quat<float> q,
+                                          Vec3<float> s, Vec3<float> v, float reach) {
+    return camera_bounds(view.camera, view.motion, mean, q, s, v, reach);
+}
+
+__device__ inline Bounds<float> bounds_of(View<float> const& view, Lens<float> const& lens, Vec3<float> mean,
+                                          Quat<float> q, Vec3<float> s, Vec3<float> v, float reach) {
+    return lens_bounds(view.camera, lens, view.motion, mean, q, s, v, reach);
+}
+
+__device__ inline float depth_in(View<float> const& view, OwnLens, Vec3<float> mean) {
+    return dot(mean, view.forward);
+}
+
+__device__ inline float depth_in(View<float> const& view, Lens<float> const& lens, Vec3<float> mean) {
+    return lens_depth(lens, mean, view.forward);
+}
+
 // CAMERA: the sensor. Each sensor has its own kernel, because a camera's needs fewer registers.
-template <bool CAMERA>
+template <bool CAMERA, class LensType>
 __device__ bool may_see(ProjectParams const& p, View<float> const& view, int const* occupied, Vec3<float> mean,
-                        Vec3<float> s, Vec3<float> v, float reach) {
+                        Vec3<float> s, Vec3<float> v, float reach, LensType const& lens) {
     Vec3<float> const local = view.motion.at(mean, {0, 0, 0}, 0.5f);
     float radius = reach * fmaxf(s.x, fmaxf(s.y, s.z)) + 0.5f * view.motion.seconds * sqrtf(dot(v, v));
     radius += 0.5f * (view.travel + view.turning * sqrtf(dot(local, local)));
-    return CAMERA ? in_cone(view.camera, local, radius) : near_rays(p.cells, occupied, local, radius);
+    return CAMERA ? in_cone_of(view, lens, local, radius) : near_rays(p.cells, occupied, local, radius);
 }
 
 // Stores the outline, by which lists of an image are made.
-__device__ inline void store_outline(View<float> const& view, Vec3<float> mean, Quat<float> q, Vec3<float> s,
+__device__ inline void store_outline(View<float> const& view, OwnLens, Vec3<float> mean, Quat<float> q, Vec3<float> s,
                                      Vec3<float> v, float reach, float* outline) {
     *reinterpret_cast<Outline<float>*>(outline) = outline_of(view, mean, q, s, v, reach);
+}
+
+// Stores that there is none: lists are made by bounds.
+__device__ inline void store_outline(View<float> const&, Lens<float> const&, Vec3<float>, Quat<float>, Vec3<float>,
+                                     Vec3<float>, float, float* outline) {
+    *reinterpret_cast<Outline<float>*>(outline) = {};
 }
 
 // Stores the row that a lidar's rays read, and its lists test.
@@ -67,16 +103,17 @@ __device__ inline int store_candidates(WarpTiles const& warp_tiles, Bounds<float
 // Finds the visible ones of a block's Gaussians, first to first + THREADS - 1 of n. Those that may be seen are
 // compacted, so that all lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`. SHORT:
 // keys of fewer bits than DEPTH_BITS. LISTS: the shapes that lists of warp tiles need are stored.
-template <bool CAMERA, bool SHORT, bool LISTS, class Opacity>
+template <bool CAMERA, bool SHORT, bool LISTS, class Opacity, class LensType = OwnLens>
 __device__ void find_visible_in_block(ProjectParams const& p, View<float> const& view, int const* occupied,
-                                      Opacity const& opacity, Visibility const& out, int64_t number) {
+                                      Opacity const& opacity, Visibility const& out, int64_t number,
+                                      LensType const& lens = {}) {
     __shared__ int seen[THREADS], n_seen;
     int64_t const first = blockIdx.x * int64_t(THREADS), i = first + threadIdx.x;
     if (threadIdx.x == 0) n_seen = 0;
     __syncthreads();
     float const reach_here = i < p.g.n ? reach_of(opacity(i)) : 0;
     bool const mine = reach_here > 0 && may_see<CAMERA>(p, view, occupied, mean_of(p.g, i), load3(p.g.scales, i),
-                                                        velocity_of(p.g, i), reach_here);
+                                                        velocity_of(p.g, i), reach_here, lens);
     if (i < p.g.n) out.visible[number + i] = mine;
     if (i < p.g.n && !mine) out.keys[number + i] = UNWANTED;
     int const place = counted(mine, &n_seen);
@@ -88,16 +125,16 @@ __device__ void find_visible_in_block(ProjectParams const& p, View<float> const&
     Quat<float> const q = quat_of(p.g, k);
     float const reach = reach_of(opacity(k));
     float* const shape = LISTS && out.shapes ? out.shapes + shape_floats(CAMERA) * (number + k) : nullptr;
-    if (LISTS && CAMERA) store_outline(view, mean, q, s, v, reach, shape);
+    if (LISTS && CAMERA) store_outline(view, lens, mean, q, s, v, reach, shape);
     if (LISTS && !CAMERA && shape) store_row(p, k, make_frame(mean, q, s, v), opacity(k), shape);
-    Bounds<float> const bounds = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
+    Bounds<float> const bounds = CAMERA ? bounds_of(view, lens, mean, q, s, v, reach)
                                         : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
     bool listed = true;
     if (LISTS && !CAMERA)
         listed = store_candidates(p.warp_tiles, bounds, out, number + k);
     else
         out.bounds[number + k] = bounds;
-    float const depth = CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean));
+    float const depth = CAMERA ? depth_in(view, lens, mean) : sqrtf(dot(mean, mean));
     out.keys[number + k] = !listed ? UNWANTED : SHORT ? short_depth_key(depth, out.bits) : depth_key(depth);
 }
 

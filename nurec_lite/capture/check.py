@@ -18,7 +18,7 @@ from nurec_lite.base.names import NODES, clashes, folded, label_flaw, name_flaw
 from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.types import Capture, CaptureError, Frame
 from nurec_lite.capture.units import divided, seconds_in
-from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.camera import Camera, lens_flaw
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
 
@@ -96,6 +96,8 @@ def _camera_flaws(camera: Camera) -> Iterator[str]:
         yield f"fx, fy = {camera.fx:g}, {camera.fy:g} pixels, but must have positive ones"
     if not all(abs(c) <= FARTHEST for c in (camera.cx, camera.cy, *camera.distortion)):
         yield "a principal point or a distortion that is not finite or absurd"
+    elif min(camera.width, camera.height, camera.fx, camera.fy) > 0 and (flaw := lens_flaw(camera)):
+        yield flaw
     yield from _mounting_flaws("T_rig_cam", camera.T_rig_cam)
 
 

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -85,6 +86,8 @@ def _lens_flaw(
         before, after = getattr(was, name), getattr(now, name)
         if not math.isclose(before, after * scale, rel_tol=CLOSE, abs_tol=CLOSE):
             return f"{name} {after:.7g}, but had {before:.7g}"
+    if was.lens != now.lens:
+        return f"a {now.lens} lens, but had a {was.lens} lens"
     if not _same_lens(was.distortion, now.distortion):
         return f"the distortion {_numbers(now.distortion)}, but had {_numbers(was.distortion)}"
     if was.shutter != now.shutter:
@@ -94,8 +97,8 @@ def _lens_flaw(
 
 def _same_lens(was: Sequence[float], now: Sequence[float]) -> bool:
     """None is the same as zeros."""
-    pad = (0.0,) * 5
-    return all(math.isclose(a, b, rel_tol=CLOSE, abs_tol=1e-9) for a, b in zip(was or pad, now or pad, strict=True))
+    pairs = zip_longest(was, now, fillvalue=0.0)
+    return all(math.isclose(a, b, rel_tol=CLOSE, abs_tol=1e-9) for a, b in pairs)
 
 
 def _numbers(values: Sequence[float]) -> str:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pinhole camera with OpenCV's radial and tangential distortion and a rolling shutter.
+"""Cameras with a lens and a rolling shutter. lens.py has the lenses beyond a pinhole with OpenCV's k1, k2, p1, p2 and k3.
 
 Camera frame: x right, y down, z forward; the centre of the first pixel is at (0.5, 0.5).
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -11,6 +12,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.geometry.lens import (
+    ANGULAR,
+    COEFFICIENTS,
+    MARGIN,
+    Lens,
+    directions,
+    fold,
+    lens_of,
+    moved,
+    places,
+    straightened,
+)
+
+AGREES = 0.5  # pixels between a polynomial and its inverse, if a file gives both
 SHUTTERS = ("global", "top_to_bottom", "bottom_to_top", "left_to_right", "right_to_left")
 
 
@@ -26,18 +41,33 @@ class Camera:
     cx: float
     cy: float
     T_rig_cam: Tensor  # [4, 4] float64
-    distortion: tuple[float, ...] = ()  # OpenCV's k1, k2, p1, p2, k3; empty for a rectified image
+    distortion: tuple[float, ...] = ()  # coefficients of the lens (lens.py): OpenCV's k1, k2, p1, p2, k3; empty: none
     shutter: str = "global"  # one of SHUTTERS: the edge that is read first and the one that is read last
+    lens: str = "pinhole"  # a model of lens.py
 
     def __post_init__(self) -> None:
         if self.shutter not in SHUTTERS:
             raise ValueError(
                 f"camera {self.name}: shutter is '{self.shutter}', but must be one of {', '.join(SHUTTERS)}"
             )
-        if len(self.distortion) not in (0, 5):
+        if self.lens not in COEFFICIENTS:
+            raise ValueError(f"camera {self.name}: lens is '{self.lens}', but must be one of {', '.join(COEFFICIENTS)}")
+        counts = COEFFICIENTS[self.lens][1]
+        if len(self.distortion) not in counts:
             raise ValueError(
-                f"camera {self.name}: distortion has {len(self.distortion)} coefficients, but must have 0 or 5"
+                f"camera {self.name}: distortion has {len(self.distortion)} coefficients, but a {self.lens} lens must have "
+                f"{' or '.join(map(str, counts))}"
             )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a pinhole with OpenCV's k1, k2, p1, p2 and k3 at most."""
+        return self.lens == "pinhole" and len(self.distortion) <= 5
+
+    @property
+    def is_angular(self) -> bool:
+        """Whether depth is the distance from the camera, and not along its axis: it may see what lies beside and behind it."""
+        return self.lens in ANGULAR
 
     def downscaled(self, factor: int) -> "Camera":
         """The camera of an image reduced by averaging blocks of factor x factor pixels (a remainder at the edge is cut off)."""
@@ -88,12 +118,99 @@ def undistort(
 def project_points(
     camera: Camera,
     points: Tensor,  # [..., 3] metres, camera frame
-) -> tuple[Tensor, Tensor]:  # pixels [..., 2], depth z [...] in metres (pixels mean nothing where it is not positive)
+) -> tuple[Tensor, Tensor]:  # pixels [..., 2], depth [...] in metres (pixels mean nothing where it is not positive)
+    """The depth is z, or of an angular lens the distance, negative beyond the angles that the image holds."""
+    if not camera.is_plain:
+        return _through_lens(camera, points)
     z = points[..., 2]
     safe = torch.where(z.abs() < 1e-6, torch.full_like(z, 1e-6), z)
     xy = distort(camera, points[..., :2] / safe[..., None])
     u, v = xy.unbind(-1)
     return torch.stack([u * camera.fx + camera.cx, v * camera.fy + camera.cy], dim=-1), z
+
+
+def _through_lens(camera: Camera, points: Tensor) -> tuple[Tensor, Tensor]:
+    lens, (limit, _) = lens_numbers(camera), view_limits(camera)
+    q = places(lens, points)
+    x, y = moved(lens, q, limit).unbind(-1)
+    u = x * camera.fx + y * (camera.fy * lens.skew[0]) + camera.cx
+    v = y * camera.fy + x * (camera.fy * lens.skew[1]) + camera.cy
+    depth = points.norm(dim=-1) * torch.where(q.norm(dim=-1) <= limit, 1, -1) if lens.angular else points[..., 2]
+    return torch.stack([u, v], dim=-1), depth
+
+
+def lens_numbers(camera: Camera) -> Lens:
+    return _lens_of(camera.lens, camera.distortion)
+
+
+_lens_of = lru_cache(maxsize=64)(lens_of)
+
+
+def unproject(
+    camera: Camera,
+    pixels: Tensor,  # [..., 2] float64
+) -> Tensor:  # [..., 3] unit directions, camera frame; of lenses beyond `is_plain` NaN where the lens has no ray
+    u, v = pixels.unbind(-1)
+    if camera.is_plain:
+        xy = undistort(camera, torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy], dim=-1))
+        return F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1)
+    lens = lens_numbers(camera)
+    return directions(lens, straightened(lens, _without_pixels(camera, lens, u, v)))
+
+
+def _without_pixels(camera: Camera, lens: Lens, u: Tensor, v: Tensor) -> Tensor:
+    """[..., 2] what the lens makes of q, of pixels."""
+    b, c = camera.fy * lens.skew[0], camera.fy * lens.skew[1]
+    inverse = 1 / (camera.fx * camera.fy - b * c)
+    u, v = u - camera.cx, v - camera.cy
+    return torch.stack([camera.fy * u - b * v, camera.fx * v - c * u], dim=-1) * inverse
+
+
+@lru_cache(maxsize=64)
+def view_limits(camera: Camera) -> tuple[float, float]:
+    """Up to which r the formula of lens.py holds, and the widest angle in the image from the camera's axis, in radians."""
+    rays = unproject(camera, image_border(camera))
+    rays = rays[torch.isfinite(rays).all(-1)]
+    lens = lens_numbers(camera)
+    last, aside = fold(lens), torch.hypot(rays[:, 0], rays[:, 1])
+    if len(rays) == 0:
+        return last, math.pi
+    angles = torch.atan2(aside, rays[:, 2])
+    r = angles if lens.angular else torch.tan(angles)
+    return min(MARGIN * float(r.max()), last), float(angles.max())
+
+
+def image_border(camera: Camera, steps: int = 64) -> Tensor:
+    """[4 (steps + 1), 2] float64 pixels along the edges of the image."""
+    u, v = (torch.linspace(0, size, steps + 1, dtype=torch.float64) for size in (camera.width, camera.height))
+    zero_u, zero_v = torch.zeros_like(v), torch.zeros_like(u)
+    sides = ((u, zero_v), (u, zero_v + camera.height), (zero_u, v), (zero_u + camera.width, v))
+    return torch.cat([torch.stack(side, dim=-1) for side in sides])
+
+
+def lens_flaw(camera: Camera) -> str | None:
+    """What makes pixels of the image have no direction, or one that its own projection contradicts; None: nothing."""
+    border = image_border(camera)
+    if not camera.is_plain:
+        a, skew = camera.fx * camera.fy, lens_numbers(camera).skew
+        if a - camera.fy**2 * skew[0] * skew[1] <= 0:
+            return "a linear term that mirrors the image or makes it a line"
+    rays = unproject(camera, border)
+    if not camera.is_plain and not bool(torch.isfinite(rays).all()):
+        return _fold_flaw(camera)
+    off = (project_points(camera, rays)[0] - border).norm(dim=-1).max()
+    if camera.is_plain:
+        return None if off < 0.01 else "a distortion that folds the image, so that pixels at its edge have no direction"
+    if not off < AGREES:
+        return f"polynomials from angles to pixels and back that differ by {float(off):.3g} pixels"
+    return None
+
+
+def _fold_flaw(camera: Camera) -> str:
+    lens = lens_numbers(camera)
+    r = fold(lens)
+    angle = math.degrees(r if lens.angular else math.atan(r))
+    return f"a {camera.lens} lens that ends {angle:.0f} degrees from its axis, so that pixels at the image's edge have no direction"
 
 
 @lru_cache(maxsize=32)
@@ -103,10 +220,7 @@ def pixel_directions(
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W, 3] unit, camera frame, through the pixel centres
     """Made once for each camera and kept: nothing may be written into the result."""
-    u, v = _pixel_centres(camera).unbind(-1)
-    xy = undistort(camera, torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy], dim=-1))
-    directions = F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1)
-    return directions.to(device=device, dtype=dtype)
+    return unproject(camera, _pixel_centres(camera)).to(device=device, dtype=dtype)
 
 
 @lru_cache(maxsize=32)

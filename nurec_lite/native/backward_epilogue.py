@@ -188,7 +188,7 @@ def _asked(ctx: Any, shared: Shared, moved: Sequence[Maybe], of_rays: Sequence[M
 
 def _finished(
     ctx: Any,
-    rows: list[Tensor],  # [62] of each view
+    rows: list[Tensor],  # [84] of each view
     arrays: BackwardScene,
     moved: MovedArrays,
     grads: tuple[Shared, Sequence[Maybe], Sequence[Maybe]],  # the second four of each view

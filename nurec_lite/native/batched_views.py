@@ -48,7 +48,13 @@ class BatchedViews(NamedTuple):
 def batch_key(view: AnyView) -> tuple[object, ...]:
     """Views with equal ones may go into one launch."""
     if isinstance(view, CameraView):
-        return view.camera.width, view.camera.height, has_per_ray_origins(view), wants_pose_grad(view)
+        return (
+            view.camera.is_plain,
+            view.camera.width,
+            view.camera.height,
+            has_per_ray_origins(view),
+            wants_pose_grad(view),
+        )
     return id(view.lidar), view.targets is None, wants_pose_grad(view)
 
 
@@ -59,6 +65,8 @@ def unsupported_reason(
     """Why these cannot be rendered in one launch; None: they can."""
     if any(wants_pose_grad(view) for view in views):
         return "poses ask for gradients of rays"
+    if any(isinstance(view, CameraView) and not view.camera.is_plain for view in views):
+        return "it knows the lens of a pinhole alone"
     first = gaussians[0]
     if not isinstance(first, SplitGaussians) or not all(
         getattr(g, name, None) is getattr(first, name) for g in gaussians for name in SHARED

@@ -42,6 +42,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "raster_tiles/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
     "raster_warps/backward/gaussian_backward.cu": f"{_CUDA} --use_fast_math",
     "project/project.cu": f"{_CUDA} --use_fast_math",  # bounds, too
+    "project/project_lens.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/blend/segments_forward.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/blend/segments_backward.cu": f"{_CUDA} --use_fast_math",
     "raster_tiles/render_forward.cu": f"{_CUDA} --use_fast_math",

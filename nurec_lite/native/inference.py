@@ -63,7 +63,8 @@ class BatchedRenderer:
         corrected = [stages.render.correct(view, scene.calibration) for view in views]
         for group in _by_sensor(corrected):
             with span("render_views"):
-                rendered = self._fitting(scene, [corrected[k] for k in group])
+                some = [corrected[k] for k in group]
+                rendered = self._fitting(scene, some) if _known(some[0]) else _one_by_one(stages, scene, some)
             found |= dict(zip(group, rendered, strict=True))
         return tuple(found[k] for k in range(len(views)))
 
@@ -172,7 +173,7 @@ class BatchedRenderer:
     def _blended(
         self,
         gaussians: SceneArrays,
-        rows: Tensor,  # [V, 62]
+        rows: Tensor,  # [V, 84]
         rays: SensorRays,
         size: list[int],
         columns: int,
@@ -186,6 +187,21 @@ class BatchedRenderer:
             gaussians, rows, rays, size, columns, moving, entries, capacity
         )
         return found
+
+
+def _known(view: AnyView) -> bool:
+    """Whether the kernels of many views know the sensor."""
+    return isinstance(view, LidarView) or view.camera.is_plain
+
+
+def _one_by_one(stages: Any, scene: Scene, views: Sequence[AnyView]) -> list[Rendering]:
+    """Renders views of a camera whose lens the launch of many does not know, by the stages of one view."""
+    found = []
+    for view in views:
+        (gaussians,) = stages.render.gather(stages, scene, (view,)).gaussians
+        pairs = stages.render.tile(stages.render.project(gaussians, view, None), view, None)
+        found.append(stages.render.render_camera(gaussians, view, pairs, scene.sky))
+    return found
 
 
 def _by_sensor(views: Sequence[AnyView]) -> list[list[int]]:

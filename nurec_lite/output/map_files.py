@@ -35,7 +35,7 @@ CAMERA_ARRAYS = """
   normals [H,W,3]                          unit, in the camera's axes (x right, y down, z forward) in mid-exposure; 0 likewise
   opacity [H,W]                            0 (sky alone) to 1
   classes [H,W], class_names               number of the class, and the names by number
-  intrinsics [3,3], distortion             pixels, the centre of the first one at (0.5, 0.5); OpenCV's coefficients
+  intrinsics [3,3], distortion             pixels, the centre of the first one at (0.5, 0.5); coefficients of `lens`
   T_world_camera_start, T_world_camera_end [4,4] poses of the camera at time_start and time_end (seconds, also there)
 """.strip("\n")
 _PALETTE = [
@@ -119,6 +119,7 @@ def save_maps_npz(
         arrays["class_names"] = np.array(names)
     arrays["intrinsics"] = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1.0]])
     arrays["distortion"] = np.array(camera.distortion, dtype=np.float64)
+    arrays["lens"] = np.array(camera.lens)
     for end, T, time in (
         ("start", frame.T_world_rig_start, frame.time_start),
         ("end", frame.T_world_rig_end, frame.time_end),

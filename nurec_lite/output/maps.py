@@ -86,8 +86,10 @@ def _rendered(stages: Stages, scene: Scene, views: Sequence[CameraView]) -> list
 
 
 def _depth(view: CameraView, image: CameraImage) -> Tensor:  # [H, W] metres
-    forward = pixel_directions(view.camera, image.distance.dtype, image.distance.device)[..., 2]
-    depth = image.distance / image.opacity.clamp(min=SOLID) * forward
+    """Along the camera's axis, through an angular lens along the ray."""
+    depth = image.distance / image.opacity.clamp(min=SOLID)
+    if not view.camera.is_angular:
+        depth = depth * pixel_directions(view.camera, image.distance.dtype, image.distance.device)[..., 2]
     return torch.where(image.opacity >= SOLID, depth, torch.zeros_like(depth))
 
 

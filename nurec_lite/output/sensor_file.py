@@ -16,19 +16,21 @@ from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text, in_words
 from nurec_lite.capture.files import short
 from nurec_lite.capture.types import Capture
 from nurec_lite.capture.yaml_files import read_yaml
-from nurec_lite.geometry.camera import SHUTTERS, Camera, distort, undistort
+from nurec_lite.geometry.camera import SHUTTERS, Camera, lens_flaw
+from nurec_lite.geometry.lens import COEFFICIENTS, LENSES
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.output.mounting import RIG, mounting
 from nurec_lite.output.sensors import REVOLUTION_S, WHOLE, NovelSensor, sensors_of
 
 REMEDY = "docs/sensors.md has examples"
-MODELS = ("pinhole",)
+MODELS = LENSES
 _MOST_PIXELS, _MOST_RAYS = 100_000_000, 20_000_000
 _ANGLE, _NAMED = Between(-360, 360), Text()
 _CAMERA: dict[str, Bound] = {
     "model": OneOf(MODELS), "width": Between(1, 1 << 16), "height": Between(1, 1 << 16),
     "fx": Between(1e-3, 1e6), "fy": Between(1e-3, 1e6), "cx": Between(-1e6, 1e6), "cy": Between(-1e6, 1e6),
-    "horizontal_fov_deg": Between(0, 180, above=True, below=True), "distortion": Between(-1000, 1000),
+    "horizontal_fov_deg": Between(0, 360, above=True, below=True), "distortion": Between(-1000, 1000),
+    "angle_to_pixels": Between(-1e6, 1e6), "linear_cde": Between(-1000, 1000),
     "shutter": OneOf(SHUTTERS), "readout_s": Between(0, 10),
 }  # fmt: skip
 _LIDAR: dict[str, Bound] = {
@@ -41,7 +43,10 @@ _MOUNTING: dict[str, Bound] = {
     "yaw_deg": _ANGLE, "pitch_deg": _ANGLE, "roll_deg": _ANGLE,
 }  # fmt: skip
 _WHOLE = ("width", "height", "beams", "azimuth_steps")  # keys of whole numbers
-_LISTS = {"distortion": (4, 5), "elevation_deg": (2,), "elevations_deg": range(1, 4097), "azimuth_deg": (2,)}
+_LISTS = {
+    "distortion": (4, 5, 8, 12), "angle_to_pixels": range(2, 7), "linear_cde": (3,),
+    "elevation_deg": (2,), "elevations_deg": range(1, 4097), "azimuth_deg": (2,),
+}  # fmt: skip
 KINDS: dict[str, dict[str, Bound]] = {"camera": _CAMERA, "lidar": _LIDAR}
 
 
@@ -52,8 +57,6 @@ def read_sensor(path: Path, capture: Capture) -> NovelSensor:
         raise ConfigError(f"{path} must hold keys and values; {REMEDY}")
     kind = _checked(path, "", {"kind": value.get("kind")}, {"kind": OneOf(tuple(KINDS))})["kind"]
     known = {"kind": OneOf(tuple(KINDS)), "name": _NAMED, **KINDS[kind]}
-    if value.get("model") == "fisheye":
-        raise ConfigError(f"{path}: model is 'fisheye', which is not rendered; use one of {', '.join(MODELS)}")
     given = _checked(path, "", {key: one for key, one in value.items() if key != "mounting"}, known, ("mounting",))
     name = _name(path, given, capture)
     mount = _mount(path, value.get("mounting"), capture, camera=kind == "camera")
@@ -140,39 +143,65 @@ def _camera(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> N
     width, height = _needed(path, given, "width", "height")
     if width * height > _MOST_PIXELS:
         raise ConfigError(f"{path}: {width} x {height} pixels are more than {_MOST_PIXELS}; make the image smaller")
-    if _either(path, given, "horizontal_fov_deg", ("fx", "fy")):
-        fx = fy = 0.5 * width / math.tan(0.5 * math.radians(given["horizontal_fov_deg"]))
-    else:
-        (fx,) = _needed(path, given, "fx")
-        fy = given.get("fy", fx)
+    model = given.get("model", "pinhole")
     cx, cy = given.get("cx", 0.5 * width), given.get("cy", 0.5 * height)
-    lens = tuple(float(k) for k in given.get("distortion", ()))
-    distortion = lens + (0.0,) * (-len(lens) % 5 if lens else 0)
+    fx, fy, distortion = _ftheta(path, given) if model == "ftheta" else _lens(path, given, model, width)
     shutter, readout = given.get("shutter", "global"), float(given.get("readout_s", 0.0))
     if (shutter == "global") != (readout == 0):
         raise ConfigError(
             f"{path}: shutter is {shutter} and readout_s is {readout:g}; a shutter that is not global takes time"
         )
-    camera = Camera(name, width, height, float(fx), float(fy), float(cx), float(cy), mount, distortion, shutter)
-    _check_lens(path, camera)
+    camera = Camera(name, width, height, float(fx), float(fy), float(cx), float(cy), mount, distortion, shutter, model)
+    if flaw := lens_flaw(camera):
+        raise ConfigError(f"{path} describes {flaw}; correct it")
     return NovelSensor(camera, readout)
 
 
-def _check_lens(path: Path, camera: Camera) -> None:
-    """Refuses a distortion that has no inverse at some pixel of the edge."""
-    u = torch.linspace(0, camera.width, 65, dtype=torch.float64)
-    v = torch.linspace(0, camera.height, 65, dtype=torch.float64)
-    edge = torch.cat(
-        [torch.stack(torch.meshgrid(a, b, indexing="xy"), dim=-1).view(-1, 2) for a, b in ((u, v[::64]), (u[::64], v))]
-    )
-    scale = edge.new_tensor([camera.fx, camera.fy])
-    xy = (edge - edge.new_tensor([camera.cx, camera.cy])) / scale
-    back = undistort(camera, xy)
-    off = ((distort(camera, back) - xy) * scale).abs().amax(1)
-    if not bool((off < 0.01).all()):
+Optics = tuple[float, float, tuple[float, ...]]  # fx, fy, distortion
+
+
+def _lens(path: Path, given: Mapping[str, Any], model: str, width: int) -> Optics:
+    _refuse(path, given, model, "angle_to_pixels", "linear_cde")
+    if _either(path, given, "horizontal_fov_deg", ("fx", "fy")):
+        half = 0.5 * math.radians(given["horizontal_fov_deg"])
+        if model == "pinhole" and half >= 0.5 * math.pi:
+            raise ConfigError(
+                f"{path}: horizontal_fov_deg is {given['horizontal_fov_deg']:g}, but a pinhole sees less than 180 degrees; use model: "
+                "fisheye"
+            )
+        fx = fy = 0.5 * width / (math.tan(half) if model == "pinhole" else half)
+    else:
+        (fx,) = _needed(path, given, "fx")
+        fy = given.get("fy", fx)
+    lens = tuple(float(k) for k in given.get("distortion", ()))
+    lens += (0.0,) if model == "pinhole" and len(lens) == 4 else ()
+    counts = COEFFICIENTS[model][1]
+    if len(lens) not in counts:
         raise ConfigError(
-            f"{path}: distortion folds the image, so that pixels at its edge have no direction; correct it"
+            f"{path}: distortion has {len(lens)} numbers, but those of a {model} lens are {' or '.join(map(str, counts[1:]))}; {REMEDY}"
         )
+    return fx, fy, lens
+
+
+def _ftheta(path: Path, given: Mapping[str, Any]) -> Optics:
+    """The polynomial in pixels, lowest power first, and the linear term [c d; e 1]."""
+    _refuse(path, given, "ftheta", "fx", "fy", "horizontal_fov_deg", "distortion")
+    (polynomial,) = _needed(path, given, "angle_to_pixels")
+    constant, fy, *others = (float(k) for k in polynomial)
+    if constant != 0 or not fy > 0:
+        raise ConfigError(
+            f"{path}: angle_to_pixels is {polynomial}, but must begin with 0 and a positive number; {REMEDY}"
+        )
+    c, d, e = (float(k) for k in given.get("linear_cde", (1, 0, 0)))
+    if not c - d * e > 0:
+        raise ConfigError(f"{path}: linear_cde is {[c, d, e]}, which mirrors the image; correct it")
+    return c * fy, fy, (*(k / fy for k in others), *[0.0] * (4 - len(others)), d, e)
+
+
+def _refuse(path: Path, given: Mapping[str, Any], model: str, *keys: str) -> None:
+    """ConfigError for a key of other lenses."""
+    if wrong := [key for key in keys if key in given]:
+        raise ConfigError(f"{path}: {wrong[0]} is given, which a {model} lens does not have; leave it out")
 
 
 def _lidar(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> NovelSensor:

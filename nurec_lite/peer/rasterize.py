@@ -145,9 +145,10 @@ def intrinsics(
     device: torch.device,
 ) -> Tensor:  # [3, 3] float64
     """Made once for each camera and kept; ConfigError for a lens that a pinhole cannot stand for."""
-    if any(camera.distortion):
+    if any(camera.distortion) or camera.lens != "pinhole":
+        what = "lens distortion" if camera.lens == "pinhole" else f"a {camera.lens} lens"
         raise ConfigError(
-            f"camera {camera.name} has lens distortion, which render=gsplat does not model; "
+            f"camera {camera.name} has {what}, which render=gsplat does not model; "
             "rectify the images, or use render=own"
         )
     rows = [[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]]

@@ -46,10 +46,10 @@ def at(
 
 
 def corrected_row(
-    row: Tensor,  # [62] as nurec_lite.splat.view_row makes it
+    row: Tensor,  # [84] as nurec_lite.splat.view_row makes it
     turn: Tensor,  # [3] radians, in the sensor's axes
     shift: Tensor,  # [3] metres
-) -> Tensor:  # [62] of the corrected poses, without the host
+) -> Tensor:  # [84] of the corrected poses, without the host
     q = rotvec_to_quat(turn)
     E, found = quat_to_matrix(q), row.clone()
     moved, off = [], []

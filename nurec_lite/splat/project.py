@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.camera import Camera, view_limits
 from nurec_lite.geometry.lidar import azimuth_elevation
 from nurec_lite.geometry.se3 import quat_to_matrix
 from nurec_lite.scene.gaussians import AnyGaussians
@@ -62,15 +62,23 @@ def project(
     low, high = _bounds(places, reach[index])
     if isinstance(view, LidarView):
         low, high = _over_the_seam(low, high, view.shifts(places[:, 0], means, motion), view)
-    near = (depths < NEAR).any(-1)
+    near = (_ahead(points, depths, view) < NEAR).any(-1)
     low, high = _widen(low, high, near, view)
     order = torch.argsort(_depth(means, view), stable=True)
     return Projection(index[order], low[order], high[order])
 
 
+def _ahead(points: Tensor, depths: Tensor, view: CameraView | LidarView) -> Tensor:
+    """[V, 7] depths, of an angular lens along the direction of the mean."""
+    if isinstance(view, LidarView) or not view.camera.is_angular:
+        return depths
+    mean = points[:, :1]
+    return (points * mean).sum(-1) / mean.norm(dim=-1).clamp(min=1e-6)
+
+
 def _depth(means: Tensor, view: CameraView | LidarView) -> Tensor:
-    """Camera z or lidar range of each mean in the middle of the view."""
-    if isinstance(view, LidarView):
+    """Camera z, or range of a lidar or an angular lens, of each mean in the middle of the view."""
+    if isinstance(view, LidarView) or view.camera.is_angular:
         return means.norm(dim=-1)
     q, _ = view.pose(means.new_tensor(0.5))
     return means @ quat_to_matrix(q)[:, 2]
@@ -86,6 +94,8 @@ def _in_front(means: Tensor, radii: Tensor, motion: Tensor, view: CameraView | L
 
 
 def _in_cone(local: Tensor, radii: Tensor, camera: Camera) -> Tensor:
+    if not camera.is_plain:
+        return _in_round_cone(local, radii, camera)
     x, y, z = local.unbind(-1)
     margin = 1.3 if camera.distortion else 1.0  # distortion widens the cone
     tan_x = margin * max(camera.cx, camera.width - camera.cx) / camera.fx
@@ -93,6 +103,14 @@ def _in_cone(local: Tensor, radii: Tensor, camera: Camera) -> Tensor:
     inside_x = x.abs() - tan_x * z < radii * math.hypot(1, tan_x)
     inside_y = y.abs() - tan_y * z < radii * math.hypot(1, tan_y)
     return (z + radii > NEAR) & inside_x & inside_y
+
+
+def _in_round_cone(local: Tensor, radii: Tensor, camera: Camera) -> Tensor:
+    """Whether a sphere touches the cone about the camera's axis that holds the image."""
+    distance, aside = local.norm(dim=-1), torch.hypot(local[..., 0], local[..., 1])
+    angle = torch.atan2(aside, local[..., 2]) - torch.asin((radii / distance.clamp(min=1e-6)).clamp(max=1))
+    depth = distance if camera.is_angular else local[..., 2]
+    return (depth + radii > NEAR) & ((angle < view_limits(camera)[1]) | (radii >= distance))
 
 
 def _near_rays(local: Tensor, radii: Tensor, view: LidarView) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.geometry import host
-from nurec_lite.geometry.camera import SHUTTERS, Camera
+from nurec_lite.geometry.camera import SHUTTERS, Camera, lens_numbers, view_limits
 from nurec_lite.geometry.host import Rows, Vector
 from nurec_lite.geometry.lidar import Lidar
 
@@ -34,13 +34,18 @@ class Posed(Protocol):
 
 
 CAMERA_FIELDS = ("width", "height", "fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3", "shutter")
+LENS_FIELDS = {
+    "angular": 1, "a": 8, "d1": 1, "d2": 1, "d3": 1, "p1": 1, "p2": 1, "s1": 1, "s2": 1, "s3": 1, "s4": 1,
+    "skew_u": 1, "skew_v": 1, "limit": 1, "edge": 1,
+}  # fmt: skip
+_BENDS = (1.0, 0.0, 0.0, 0.0, 0.0)  # for a lens whose numbers stand in `lens`: what is bent has no conic
 _LIDAR = ("spin_rate", "azimuth_start")
 _WIDTHS = {
     "view.motion.R0": 9, "view.motion.R1": 9, "view.motion.t0": 3, "view.motion.t1": 3, "view.motion.seconds": 1,
     "view.forward": 3, "view.travel": 1, "view.turning": 1, "view.is_camera": 1,
     **{f"view.camera.{name}": 1 for name in CAMERA_FIELDS}, **{f"view.lidar.{name}": 1 for name in _LIDAR},
     "path.q": 4, "path.turn": 3, "path.start": 3, "path.end": 3, "path.seconds": 1,
-    "centre": 3,
+    "centre": 3, **{f"lens.{name}": n for name, n in LENS_FIELDS.items()},
 }  # fmt: skip
 FIELDS = {
     name: slice(end - n, end) for (name, n), end in zip(_WIDTHS.items(), accumulate(_WIDTHS.values()), strict=True)
@@ -50,7 +55,7 @@ INSTANT = 1e-9  # seconds
 
 
 def view_row(view: Posed) -> Tensor:
-    """[62] float32 on the host, as `FIELDS` says: the numbers of bounds, of rays, and the centre. Waits for the device if the view's
+    """[84] float32 on the host, as `FIELDS` says: the numbers of bounds, of rays, and the centre. Waits for the device if the view's
     poses lie there."""
     start, end = (T.detach().cpu().double().tolist() for T in (view.T_world_sensor_start, view.T_world_sensor_end))
     centre = _centre(start, end)
@@ -100,10 +105,21 @@ def _sensor(sensor: Camera | Lidar) -> dict[str, list[float]]:
     if isinstance(sensor, Lidar):
         return {f"view.lidar.{name}": [getattr(sensor, name)] for name in _LIDAR}
     numbers = dict(zip(CAMERA_FIELDS, camera_numbers(sensor), strict=True))
-    return {"view.is_camera": [1.0], **{f"view.camera.{k}": [x] for k, x in numbers.items()}}
+    lens = {} if sensor.is_plain else _lens(sensor)
+    return {"view.is_camera": [1.0], **{f"view.camera.{k}": [x] for k, x in numbers.items()}, **lens}
+
+
+def _lens(camera: Camera) -> dict[str, list[float]]:
+    """Numbers of kernels/math/lens.cuh."""
+    lens, (limit, edge) = lens_numbers(camera), view_limits(camera)
+    skew = (camera.fy * k for k in lens.skew)
+    rest = (*lens.denominator, *lens.tangential, *lens.prism, *skew, limit, edge)
+    names = [name for name in LENS_FIELDS if name not in ("angular", "a")]
+    numbers = {"angular": [float(lens.angular)], "a": list(lens.radial)}
+    return {f"lens.{k}": v for k, v in (numbers | {k: [x] for k, x in zip(names, rest, strict=True)}).items()}
 
 
 def camera_numbers(c: Camera) -> tuple[float, ...]:
     """Numbers of a camera, by CAMERA_FIELDS."""
-    lens = c.distortion or [0.0] * 5
+    lens = (c.distortion or [0.0] * 5) if c.is_plain else _BENDS
     return c.width, c.height, c.fx, c.fy, c.cx, c.cy, *lens, SHUTTERS.index(c.shutter)

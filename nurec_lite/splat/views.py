@@ -41,7 +41,7 @@ class View:
     T_world_sensor_end: Tensor  # [4, 4]
     time_start: float  # seconds
     time_end: float  # seconds
-    # [62] float32, the view as kernels read it (nurec_lite/splat/view_row.py); None: it is made from the poses when needed, and the host
+    # [84] float32, the view as kernels read it (nurec_lite/splat/view_row.py); None: it is made from the poses when needed, and the host
     # then waits for the device. Replace it together with poses or times.
     row: Tensor | None = field(default=None, kw_only=True)
     middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device

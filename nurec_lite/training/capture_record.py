@@ -14,6 +14,7 @@ from nurec_lite.capture.looks import MEANS
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, POSITIONED, UNKNOWN
 from nurec_lite.geometry.camera import SHUTTERS, Camera
+from nurec_lite.geometry.lens import COEFFICIENTS
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.training.schema_values import check_keys, check_names, check_number, check_tensor, demand
 
@@ -103,11 +104,14 @@ def _check_path(value: Any) -> None:
 
 
 def _check_camera(value: Any, at: str) -> None:
-    check_keys(value, at, tuple(f.name for f in fields(Camera)))
+    of_old = type(value) is dict and "lens" not in value  # older files have pinholes alone
+    check_keys(value, at, tuple(f.name for f in fields(Camera) if not (of_old and f.name == "lens")))
     _check_numbers(value, at)
     check_tensor(value["T_rig_cam"], f"{at}.T_rig_cam", (4, 4), torch.float64, -FARTHEST, FARTHEST)
-    lens = value["distortion"]
-    demand(type(lens) is tuple and len(lens) in (0, 5), f"{at}.distortion", "5 numbers or none")
+    model, lens = value.get("lens", "pinhole"), value["distortion"]
+    demand(type(model) is str and model in COEFFICIENTS, f"{at}.lens", "the name of a lens")
+    counts = COEFFICIENTS[model][1]
+    demand(type(lens) is tuple and len(lens) in counts, f"{at}.distortion", f"{' or '.join(map(str, counts))} numbers")
     for one in lens:
         check_number(one, f"{at}.distortion", -FARTHEST, FARTHEST)
     demand(type(value["shutter"]) is str and value["shutter"] in SHUTTERS, f"{at}.shutter", "the name of a shutter")

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from lenses import LENSES, lens_view
 from parity import DEVICES, EPS, cast_view, drivers_of, in_parts
 from splat_scenes import (
     CAMERA_MOTION,
@@ -102,9 +103,9 @@ def certain_bounds(g: WorldGaussians, view: View) -> Tensor:
     """[N] bool: no branch on the way to the bounds may go the other way."""
     means, motion = g.means - view.centre(), g.velocities
     steps = (math.sqrt(3) * quat_to_matrix(g.quats) * g.scales[:, None, :]).transpose(-1, -2)
-    places, depths = view.project(
-        torch.cat([means[:, None], means[:, None] + steps, means[:, None] - steps], 1), motion[:, None]
-    )
+    points = torch.cat([means[:, None], means[:, None] + steps, means[:, None] - steps], 1)
+    places, depths = view.project(points, motion[:, None])
+    depths = reference._ahead(points, depths, view)
     clear = ((depths - NEAR).abs() > 1e-4).all(1)
     if isinstance(view, CameraView):
         return clear
@@ -160,6 +161,15 @@ def test_cameras_with_distortion(shutter: str, device: torch.device) -> None:
     view = make_camera_view(64, 48, 60.0, shutter, CAMERA_MOTION, distortion=KITTI_LENS)
     g = make_gaussians(in_frustum(view, 1500, -5, 60, 0.7), scales=(0.01, 2), opacities=(0.001, 1), speed=5.0)
     check(g, view, device)
+
+
+@pytest.mark.parametrize("shutter", ["global", "right_to_left", "top_to_bottom"])
+@pytest.mark.parametrize("kind", LENSES)
+def test_cameras_with_other_lenses(kind: str, shutter: str, device: torch.device) -> None:
+    """All around, half a metre to 60 m away."""
+    view = lens_view(kind, 64, 48, shutter=shutter, motion=CAMERA_MOTION)
+    local = uniform(0.5, 60, 1500, 1) * F.normalize(torch.randn(1500, 3, dtype=F64), dim=-1)
+    check(make_gaussians(local, scales=(0.01, 2), opacities=(0.001, 1), speed=5.0), view, device)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (33, 31), (4, 5)], ids=str)

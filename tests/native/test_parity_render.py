@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from lenses import LENSES, lens_view, seen_through
 from parity import (
     POSES,
     Case,
@@ -134,6 +135,16 @@ def test_colours_of_every_degree(coefficients: int, device: torch.device) -> Non
 def test_a_lens_with_distortion(device: torch.device) -> None:
     view = make_camera_view(33, 31, 20.0, "bottom_to_top", CAMERA_MOTION, distortion=WIDE_LENS)
     assert_parity(camera_case(view), device)
+
+
+@pytest.mark.parametrize("kind", LENSES)
+def test_other_lenses(kind: str, device: torch.device) -> None:
+    view, sky = lens_view(kind, shutter="right_to_left", motion=CAMERA_MOTION), make_sky()
+    sky[:, [0, -1]] = sky[:, [0, -1]].mean(
+        -1, keepdim=True
+    )  # at its poles, which 200 degrees see, texels are no wider than rounding
+    g = make_gaussians(seen_through(view, 300, 3, 9), scales=(0.1, 0.5))
+    assert_parity(Case.of(scene_of(g, 0.4, sky=sky), view), device)
 
 
 @pytest.mark.parametrize("n", [0, 1, 40])

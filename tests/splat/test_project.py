@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from lenses import LENSES, lens_view, seen_through
 from splat_scenes import (
     CAMERA_MOTION,
     F64,
@@ -235,6 +236,14 @@ def test_wide_cameras_lose_little() -> None:
 def test_a_lens_with_distortion_loses_little() -> None:
     view = make_camera_view(48, 36, 45.0, distortion=KITTI_LENS)
     g = make_gaussians(in_frustum(view, 800, 18, 22, 0.5), scales=(0.2, 0.5))
+    assert share_lost(g, view) < 0.005
+
+
+@pytest.mark.parametrize("kind", LENSES)
+def test_other_lenses_lose_little(kind: str) -> None:
+    """With sizes of half a pixel to two, also where an angular lens looks backwards."""
+    view = lens_view(kind, 64, 48, shutter="top_to_bottom", motion=CAMERA_MOTION)
+    g = make_gaussians(seen_through(view, 600, 18, 22), scales=(0.3, 1.2))
     assert share_lost(g, view) < 0.005
 
 

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from lenses import LENSES, lens_view, seen_through
 from splat_scenes import (
     CAMERA_MOTION,
     F64,
@@ -141,6 +142,20 @@ def test_a_lens_bends_the_rays() -> None:
     view, sky = make_camera_view(shutter="top_to_bottom", motion=CAMERA_MOTION, distortion=WIDE_LENS), make_sky()
     g = make_gaussians(in_frustum(view, 25, 3, 8))
     assert_same(render_camera(g, view, all_of(g, view), sky), oracle_camera(g, view, sky))
+
+
+@pytest.mark.parametrize("kind", LENSES)
+def test_other_lenses_and_their_gradients(kind: str) -> None:
+    """Images as the oracle has them; gradients of means as central differences have them, both in double precision."""
+    view, sky = lens_view(kind, 5, 4, shutter="left_to_right", motion=CAMERA_MOTION), make_sky()
+    g = make_gaussians(seen_through(view, 8, 3, 6), scales=(0.5, 1.0))
+    pairs = all_of(g, view)
+    assert_same(render_camera(g, view, pairs, sky), oracle_camera(g, view, sky))
+
+    def image(means: Tensor) -> Tensor:
+        return render_camera(changed(g, means=means), view, pairs, sky).colour
+
+    assert gradcheck(image, g.means.clone().requires_grad_(), atol=1e-7, rtol=1e-4, fast_mode=True)
 
 
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.geometry.camera import Camera, undistort
+from nurec_lite.geometry.camera import Camera, undistort, unproject
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.splat.tiles import PairList
@@ -232,10 +232,12 @@ def oracle_rays(view: CameraView | LidarView) -> OracleRays:
 
 def _camera_rays(view: CameraView) -> list[tuple[Tensor, float]]:
     c, rays = view.camera, []
-    plane = tensor(
-        *([(u + 0.5 - c.cx) / c.fx, (v + 0.5 - c.cy) / c.fy] for v in range(c.height) for u in range(c.width))
-    )
-    plane = undistort(c, plane)
+    pixels = tensor(*([u + 0.5, v + 0.5] for v in range(c.height) for u in range(c.width)))
+    if c.is_plain:
+        plane = undistort(c, (pixels - tensor(c.cx, c.cy)) / tensor(c.fx, c.fy))
+        straight = torch.cat([plane, torch.ones_like(plane[:, :1])], dim=1)
+    else:  # tests/geometry/test_lens.py holds these against NCore's
+        straight = unproject(c, pixels)
     for v in range(c.height):
         for u in range(c.width):
             along = {
@@ -245,7 +247,7 @@ def _camera_rays(view: CameraView) -> list[tuple[Tensor, float]]:
                 "left_to_right": u / max(c.width - 1, 1),
                 "right_to_left": 1 - u / max(c.width - 1, 1),
             }
-            local = torch.cat([plane[v * c.width + u], torch.ones(1, dtype=F64)])
+            local = straight[v * c.width + u]
             rays.append((local / local.norm(), along[c.shutter]))
     return rays
 

@@ -14,6 +14,7 @@ from ncore.data import (
     CuboidTrackObservation,
     FThetaCameraModelParameters,
     LabelSource,
+    OpenCVFisheyeCameraModelParameters,
     OpenCVPinholeCameraModelParameters,
     RowOffsetStructuredSpinningLidarModelParameters,
     ShutterType,
@@ -102,13 +103,24 @@ def lens(**changes: Any) -> Any:
     return OpenCVPinholeCameraModelParameters(**known | changes)
 
 
-def ftheta() -> Any:
-    return FThetaCameraModelParameters(
-        resolution=np.array(SIZE, np.uint64), shutter_type=ShutterType.GLOBAL, principal_point=np.array([24, 16], np.float32),
-        reference_poly=FThetaCameraModelParameters.PolynomialType.ANGLE_TO_PIXELDIST,
-        pixeldist_to_angle_poly=np.array([0, 0.025], np.float32),
-        angle_to_pixeldist_poly=np.array([0, 40], np.float32), max_angle=1.0,
-    )  # fmt: skip
+def ftheta(**changes: Any) -> Any:
+    known = {
+        "resolution": np.array(SIZE, np.uint64), "shutter_type": ShutterType.GLOBAL,
+        "principal_point": np.array([24, 16], np.float32),
+        "reference_poly": FThetaCameraModelParameters.PolynomialType.ANGLE_TO_PIXELDIST,
+        "pixeldist_to_angle_poly": np.array([0, 0.025], np.float32),
+        "angle_to_pixeldist_poly": np.array([0, 40], np.float32), "max_angle": 1.0,
+    }  # fmt: skip
+    return FThetaCameraModelParameters(**known | changes)
+
+
+def fisheye(**changes: Any) -> Any:
+    known = {
+        "resolution": np.array(SIZE, np.uint64), "shutter_type": ShutterType.GLOBAL,
+        "principal_point": np.array([24, 16], np.float32), "focal_length": np.array([20, 21], np.float32),
+        "radial_coeffs": np.array([0.02, -0.004, 0.0006, -0.00005], np.float32), "max_angle": 1.6,
+    }  # fmt: skip
+    return OpenCVFisheyeCameraModelParameters(**known | changes)
 
 
 def image(seed: int) -> bytes:

@@ -18,7 +18,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config, DataConfig, ModelConfig, PosesChoice, TracksChoice
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.readers import open_capture
-from nurec_lite.training.capture_record import record_of
+from nurec_lite.training.capture_record import check_record, digest_from, record_of
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.training.known_capture import check_known_capture, fresh_digest
 from nurec_lite.training.start import check_same_configuration, make_state
@@ -165,3 +165,17 @@ def test_a_pack_of_a_drive_may_hold_smaller_images(content: dict[str, Any]) -> N
         check_same_configuration(Path("x.pt"), {k: v for k, v in stored.items() if k != "capture"}, packed)
     with pytest.raises(CheckpointError, match=r"made with data\.downscale=2, but this run has 1"):
         check_same_configuration(Path("x.pt"), stored, replace(packed, data=DataConfig(kind="kitti_raw")))
+
+
+def test_cameras_of_older_checkpoints_are_pinholes(content: dict[str, Any]) -> None:
+    record = content["capture"]
+    older = record | {"cameras": [{k: v for k, v in c.items() if k != "lens"} for c in record["cameras"]]}
+    check_record(older)
+    assert {camera.lens for camera in digest_from(older).cameras} == {"pinhole"}
+
+
+def test_another_lens_is_another_capture(content: dict[str, Any]) -> None:
+    first, *others = tiny_capture().cameras
+    other = replace(tiny_capture(), cameras=(replace(first, lens="fisheye", distortion=(0.1, 0.0, 0.0, 0.0)), *others))
+    with pytest.raises(CheckpointError, match="a fisheye lens, but had a pinhole lens"):
+        check_known_capture(Path("x.pt"), content, other, DataConfig())

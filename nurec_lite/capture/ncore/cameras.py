@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cameras of NCore: lens models that the renderer knows, and images as the store holds them.
-
-Pinholes with OpenCV's radial (k1, k2, k3) and tangential distortion are read. Other lenses are refused by name: fisheye and FTheta, the
-denominator of the rational model (k4, k5, k6), thin prisms, and windshields.
-"""
+"""Cameras of NCore, and images as the store holds them. All lenses of NCore are read (lenses.py); a windshield is refused by name."""
 
 import zlib
 from dataclasses import dataclass
@@ -14,17 +10,13 @@ from torch import Tensor
 from nurec_lite.capture.files import PIECE, short
 from nurec_lite.capture.images import FIRST, LAST, check_header, decode_image
 from nurec_lite.capture.ncore.fields import field, numbers
+from nurec_lite.capture.ncore.lenses import MODELS, NAMES, OPENCV, lens_fields
 from nurec_lite.capture.ncore.poses import Poses
 from nurec_lite.capture.ncore.sequence import Part, Sequence
 from nurec_lite.capture.ncore.store import REMEDY, Span
 from nurec_lite.capture.types import CaptureError, Encoded, Glance
 from nurec_lite.geometry.camera import Camera
 
-SHUTTERS = {
-    "ROLLING_TOP_TO_BOTTOM": "top_to_bottom", "ROLLING_LEFT_TO_RIGHT": "left_to_right",
-    "ROLLING_BOTTOM_TO_TOP": "bottom_to_top", "ROLLING_RIGHT_TO_LEFT": "right_to_left", "GLOBAL": "global",
-}  # fmt: skip
-IDEAL, OPENCV = "ideal-pinhole", ("opencv-pinhole", "pinhole")  # the last is the older name
 LARGEST = 1 << 26  # bytes of an image
 FORMATS = ("jpeg", "jpg", "png")
 
@@ -67,44 +59,29 @@ def read_camera(sequence: Sequence, poses: Poses, name: str) -> Camera:
         raise CaptureError(f"{where} has no intrinsics; choose other cameras by data.cameras")
     model = field(known, "camera_model_type", str, where)
     lens = field(known, "camera_model_parameters", dict, where)
-    if model != IDEAL and model not in OPENCV:
+    if model not in (*MODELS, *OPENCV):
         raise _unknown(where, f"the lens model '{short(model)}'")
     if lens.get("external_distortion_parameters") is not None:
         raise _unknown(where, "a windshield (external_distortion_parameters)")
-    (width, height), (fx, fy), (cx, cy) = (
-        numbers(lens, key, (2,), where).tolist() for key in ("resolution", "focal_length", "principal_point")
-    )
-    if not (width.is_integer() and height.is_integer() and min(fx, fy) > 0):
-        raise CaptureError(f"{where} has {width:g}x{height:g} pixels and the focal length {fx:g}, {fy:g}; {REMEDY}")
-    return Camera(
-        name, int(width), int(height), fx, fy, cx, cy, T_rig_cam=poses.mounting(name),
-        distortion=() if model == IDEAL else _distortion(lens, where), shutter=_shutter(lens, where),
-    )  # fmt: skip
-
-
-def _distortion(lens: dict[str, Any], where: str) -> tuple[float, ...]:  # k1, k2, p1, p2, k3; empty where there is none
-    k1, k2, k3, *rational = numbers(lens, "radial_coeffs", (6,), where).tolist()
-    p1, p2 = numbers(lens, "tangential_coeffs", (2,), where).tolist()
-    if any(rational):
-        raise _unknown(where, "a rational distortion (k4, k5, k6)")
-    if bool(numbers(lens, "thin_prism_coeffs", (4,), where).any()):
-        raise _unknown(where, "a thin prism")
-    found = (k1, k2, p1, p2, k3)
-    return found if any(found) else ()
+    width, height = numbers(lens, "resolution", (2,), where).tolist()
+    if not (width.is_integer() and height.is_integer() and min(width, height) > 0):
+        raise CaptureError(f"{where} has {width:g}x{height:g} pixels; {REMEDY}")
+    mount, shutter = poses.mounting(name), _shutter(lens, where)
+    return Camera(name, int(width), int(height), T_rig_cam=mount, shutter=shutter, **lens_fields(model, lens, where))
 
 
 def _shutter(lens: dict[str, Any], where: str) -> str:
     name = field(lens, "shutter_type", str, where)
-    if name not in SHUTTERS:
+    if name not in NAMES:
         raise CaptureError(
-            f"{where} has the shutter '{short(name)}', but must have one of {', '.join(SHUTTERS)}; {REMEDY}"
+            f"{where} has the shutter '{short(name)}', but must have one of {', '.join(NAMES)}; {REMEDY}"
         )
-    return SHUTTERS[name]
+    return NAMES[name]
 
 
 def _unknown(where: str, what: str) -> CaptureError:
     return CaptureError(
-        f"{where} has {what}, which is not read: only pinholes with OpenCV's k1, k2, k3, p1 and p2 are; "
+        f"{where} has {what}, which is not read: the models are {', '.join(MODELS)}; "
         "rectify its images, or choose other cameras by data.cameras"
     )
 

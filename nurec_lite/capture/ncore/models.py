@@ -8,11 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.ncore.cameras import SHUTTERS
 from nurec_lite.capture.ncore.clock import Clock
 from nurec_lite.capture.ncore.poses import WORLD
 from nurec_lite.capture.ncore.rays import rows_of
-from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, wrap_angle
 from nurec_lite.geometry.se3 import quat_to_matrix
 from nurec_lite.geometry.tracks import Tracks, interpolate
@@ -20,27 +18,10 @@ from nurec_lite.geometry.tracks import Tracks, interpolate
 if TYPE_CHECKING:
     from ncore.data import (
         CuboidTrackObservation,
-        OpenCVPinholeCameraModelParameters,
         RowOffsetStructuredSpinningLidarModelParameters,
     )
 
 USUAL = 10.0  # revolutions a second, where a sweep has no duration
-
-
-def camera_model(camera: Camera) -> "OpenCVPinholeCameraModelParameters":
-    from ncore.data import OpenCVPinholeCameraModelParameters, ShutterType
-
-    k1, k2, p1, p2, k3 = camera.distortion or (0.0,) * 5
-    names = {ours: name for name, ours in SHUTTERS.items()}
-    return OpenCVPinholeCameraModelParameters(
-        resolution=np.array([camera.width, camera.height], np.uint64),
-        shutter_type=ShutterType[names[camera.shutter]],
-        principal_point=np.array([camera.cx, camera.cy], np.float32),
-        focal_length=np.array([camera.fx, camera.fy], np.float32),
-        radial_coeffs=np.array([k1, k2, k3, 0, 0, 0], np.float32),
-        tangential_coeffs=np.array([p1, p2], np.float32),
-        thin_prism_coeffs=np.zeros(4, np.float32),
-    )
 
 
 def lidar_model(

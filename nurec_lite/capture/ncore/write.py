@@ -19,7 +19,8 @@ from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.checks.ray_values import value_flaws
 from nurec_lite.capture.images import check_header
 from nurec_lite.capture.ncore.clock import Clock, clock_of, ends_of, path_of
-from nurec_lite.capture.ncore.models import camera_model, elements_of, lidar_model, observations
+from nurec_lite.capture.ncore.lenses import camera_model
+from nurec_lite.capture.ncore.models import elements_of, lidar_model, observations
 from nurec_lite.capture.ncore.own import KEY, SEQUENCE, VERSION
 from nurec_lite.capture.ncore.poses import GLOBAL, RIG, WORLD
 from nurec_lite.capture.origin import recentred

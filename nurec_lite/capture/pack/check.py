@@ -15,6 +15,7 @@ from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.check import MAX_AZIMUTH_STEPS, MAX_PIXELS
 from nurec_lite.capture.types import CHOSEN, SPLITS
 from nurec_lite.geometry.camera import SHUTTERS
+from nurec_lite.geometry.lens import COEFFICIENTS, LENSES
 
 FORMAT = "nurec_lite capture"
 VERSION = 1
@@ -125,7 +126,8 @@ def array(*shape: int | None) -> Check:  # None: any length
 
 
 def distortion(value: Any, at: str) -> None:
-    _demand(type(value) is list and len(value) in (0, 5), value, at, "5 numbers or none")
+    known = {count for _, counts in COEFFICIENTS.values() for count in counts}
+    _demand(type(value) is list and len(value) in known, value, at, "the coefficients of a lens")
     array(None)(value, at)
 
 
@@ -165,10 +167,21 @@ def record(optional: dict[str, Check] | None = None, **required: Check) -> Check
 
 # ---- the table
 
-CAMERA = record(
+_CAMERA = record(
     name=name, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
     T_rig_cam=array(4, 4), distortion=distortion, shutter=one_of(*SHUTTERS),
+    optional={"lens": one_of(*LENSES)},  # a pinhole states none, so that older programs read it
 )  # fmt: skip
+
+
+def camera(value: Any, at: str) -> None:
+    _CAMERA(value, at)
+    model = value.get("lens", "pinhole")
+    counts = COEFFICIENTS[model][1]
+    wanted = f"{' or '.join(map(str, counts))} coefficients of a {model} lens"
+    _demand(len(value["distortion"]) in counts, value["distortion"], f"{at}.distortion", wanted)
+
+
 LIDAR = record(
     name=name, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
     azimuth_steps=whole(1, MAX_AZIMUTH_STEPS), azimuth_start=number, clockwise=flag,
@@ -185,7 +198,7 @@ DOUBT = record(subject=sentence, certain=flag, sentence=sentence, remedy=remedy)
 ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
 CAPTURE = record(
     format=one_of(FORMAT), version=whole(VERSION, VERSION), name=name, split=one_of(None, *SPLITS),
-    cameras=many(CAMERA), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
+    cameras=many(camera), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
     # older packs do not state their encoding and how their poses are known, and packs of right drives hold no doubts
     optional={"image_encoding": ENCODING, "doubts": many(DOUBT), "poses": one_of(CHOSEN)},
 )  # fmt: skip

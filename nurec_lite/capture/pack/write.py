@@ -91,7 +91,7 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
         "name": capture.name,
         "split": capture.split.name if capture.split else None,
         "image_encoding": {"format": image_format, "quality": quality if image_format == "jpeg" else None},
-        "cameras": [_plain(camera) for camera in capture.cameras],
+        "cameras": [_plain(c, *(("lens",) if c.lens == "pinhole" else ())) for c in capture.cameras],
         "lidars": [_plain(lidar) for lidar in capture.lidars],
         "images": images,
         "sweeps": [_plain(f, "load") | {"member": sweep_member(f.sensor, f.index)} for f in capture.sweeps],

@@ -26,7 +26,7 @@ def _parser() -> Parser:
         if isinstance(default, bool):
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=default)
         elif isinstance(default, tuple):
-            parser.add_argument(flag, type=float, nargs=len(default) or 5, default=default, help="(%(default)s)")
+            parser.add_argument(flag, type=float, nargs=len(default) or "*", default=default, help="(%(default)s)")
         else:
             parser.add_argument(flag, type=type(default), default=default, help="(%(default)s)")
     return parser

@@ -15,7 +15,8 @@ from nurec_lite.capture.simulate.paint import SUN, albedo, cabin_glass, lit, sky
 from nurec_lite.capture.simulate.solids import Material, car
 from nurec_lite.capture.simulate.traffic import ego_pose, parked_solids, traffic
 from nurec_lite.capture.simulate.world import SimulationConfig, scenery
-from nurec_lite.geometry.camera import Camera, shutter_fraction, undistort
+from nurec_lite.geometry.camera import Camera, shutter_fraction, unproject
+from nurec_lite.geometry.lens import ANGULAR
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_multiply, quat_to_matrix
 from nurec_lite.geometry.tracks import interpolate
@@ -38,14 +39,16 @@ def _mounting(x: float, y: float, z: float, axes: Tensor, yaw: float = 0.0) -> T
 def _cameras(config: SimulationConfig) -> tuple[Camera, ...]:
     """Two look ahead from half a metre apart; other numbers stand in a ring and look outwards, the first ahead."""
     axes = torch.tensor([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]], dtype=torch.float64)
-    focal = 0.5 * config.width / math.tan(math.radians(config.hfov_deg) / 2)
+    half = math.radians(config.hfov_deg) / 2
+    focal = 0.5 * config.width / (half if config.lens in ANGULAR else math.tan(half))
+    distortion = config.distortion or ((0.0,) * 6 if config.lens == "ftheta" else ())
     cameras = []
     for i in range(config.cameras):
         y, yaw = (0.25 - 0.5 * i, 0.0) if config.cameras == 2 else (0.0, 2 * math.pi * i / config.cameras)
         camera = Camera(
             f"camera_{i}", config.width, config.height, focal, focal, config.width / 2, config.height / 2,
-            T_rig_cam=_mounting(0.8, y, 1.55, axes, yaw), distortion=config.distortion,
-            shutter="top_to_bottom" if config.readout_s > 0 else "global",
+            T_rig_cam=_mounting(0.8, y, 1.55, axes, yaw), distortion=distortion,
+            shutter="top_to_bottom" if config.readout_s > 0 else "global", lens=config.lens,
         )  # fmt: skip
         cameras.append(camera)
     return tuple(cameras)
@@ -121,8 +124,7 @@ def pixel_rays(
     grid = (torch.arange(samples, dtype=torch.float64, device=rows.device) + 0.5) / samples
     v = (rows[..., None, None] + grid[:, None]).expand(-1, -1, samples, samples)
     u = (columns[..., None, None] + grid).expand(-1, -1, samples, samples)
-    xy = undistort(camera, torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy], dim=-1))
-    return F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1).flatten(1, 3)
+    return unproject(camera, torch.stack([u, v], dim=-1)).flatten(1, 3)
 
 
 def exposure(

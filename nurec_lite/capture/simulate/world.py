@@ -13,16 +13,18 @@ from torch import Tensor
 from nurec_lite.capture.simulate.noise import uniform
 from nurec_lite.capture.simulate.solids import Material, Solid, Triple, box, gable, moved
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.lens import COEFFICIENTS, LENSES
 
 KERB = 5.5  # metres from the centre line to the edge of the road
 PAVEMENT = 8.3  # to the outer edge of the pavement
 FIRST_CROSSING, CROSSING_EVERY, CROSSING_HALF = 27.0, 68.0, 3.6  # metres along x: side streets
+WIDEST_PINHOLE = 170  # degrees
 _BEND, _BEND_LENGTH = 5.0, 260.0  # metres: how far the street swings out, and its period
 
 
 _LIMITS: dict[str, tuple[float, float]] = {
     "seed": (0, 2**32 - 1), "frames": (1, 10**5), "cameras": (1, 64), "width": (1, 8192), "height": (1, 8192), "beams": (1, 1024),
-    "azimuth_steps": (1, 1 << 16), "samples": (1, 64), "rate_hz": (0.01, 1e4), "hfov_deg": (1, 170), "distortion": (-10, 10),
+    "azimuth_steps": (1, 1 << 16), "samples": (1, 64), "rate_hz": (0.01, 1e4), "hfov_deg": (1, 300), "distortion": (-10, 10),
     "readout_s": (0, 1), "elevation_deg": (-90, 90), "max_range": (1, 1e5), "range_noise_m": (0, 100), "speed": (0, 100),
     "moving_cars": (0, 1000), "parked_cars": (0, 1000), "exposure_spread": (0, 1), "exposure_drift": (0, 0.9), "image_noise": (0, 1),
 }  # fmt: skip
@@ -39,7 +41,8 @@ class SimulationConfig:
     width: int = 192  # pixels
     height: int = 96
     hfov_deg: float = 75.0  # horizontal field of view
-    distortion: tuple[float, ...] = ()  # OpenCV's k1, k2, p1, p2, k3
+    lens: str = "pinhole"  # or fisheye, or ftheta
+    distortion: tuple[float, ...] = ()  # coefficients of the lens (nurec_lite/geometry/lens.py)
     readout_s: float = 0.02  # rolling shutter, top to bottom; 0 is a global shutter
     samples: int = 3  # rays a pixel, along either side
     beams: int = 32
@@ -59,6 +62,17 @@ class SimulationConfig:
         for name in ("frames", "cameras", "width", "height", "samples", "beams", "azimuth_steps"):
             if getattr(self, name) < 1:
                 raise CaptureError(f"{name} is {getattr(self, name)}, but must be at least 1; correct it")
+        if self.lens not in LENSES:
+            raise CaptureError(f"lens is '{self.lens}', but must be one of {', '.join(LENSES)}; correct it")
+        if self.lens == "pinhole" and self.hfov_deg > WIDEST_PINHOLE:
+            raise CaptureError(
+                f"hfov_deg is {self.hfov_deg:g}, but a pinhole sees {WIDEST_PINHOLE} degrees at most; use lens fisheye"
+            )
+        if self.distortion and len(self.distortion) not in COEFFICIENTS[self.lens][1]:
+            counts = " or ".join(map(str, COEFFICIENTS[self.lens][1]))
+            raise CaptureError(
+                f"distortion has {len(self.distortion)} numbers, but a {self.lens} lens has {counts}; correct it"
+            )
         for name, (low, high) in _LIMITS.items():
             values = getattr(self, name)
             if not all(low <= value <= high for value in (values if isinstance(values, tuple) else (values,))):

@@ -35,6 +35,8 @@ def footprints(scene: Scene, capture: Capture, images: Sequence[int]) -> Tensor:
 
 
 def _pixels_a_metre(scene: Scene, sights: footprint.Sights) -> Tensor:
+    if not all(camera.is_plain for camera in sights.lookouts.cameras):
+        return footprint.most_pixels_a_metre(scene, sights)  # the kernel knows no other lenses
     g, poses = scene.gaussians, sights.poses
     of_tracks = poses.valid.contiguous(), poses.quaternions.contiguous(), poses.translations.contiguous()
     seen = FootprintArgs(g.means, g.node, _rows_of(sights.lookouts), *of_tracks)

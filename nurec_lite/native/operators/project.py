@@ -14,6 +14,11 @@ from nurec_lite.splat.project import Projection
 from nurec_lite.splat.views import CameraView, LidarView
 
 
+def sensor_kind(view: CameraView | LidarView) -> int:
+    """Returns 0 for a lidar, 1 for a camera, 2 for a camera with a lens of kernels/math/lens.cuh."""
+    return 0 if isinstance(view, LidarView) else 1 if view.camera.is_plain else 2
+
+
 @torch.no_grad()
 def project_to_tiles(
     gaussians: AnyGaussians,
@@ -56,7 +61,7 @@ def _projected(
     grid, columns = grid_args(view, gaussians.means.device)
     known = view.ray_groups.occupied if isinstance(view, LidarView) and view.ray_groups else None
     found: list[Tensor] = torch.ops.nurec_lite.project(
-        gaussian_args(gaussians), packed_view(view), isinstance(view, CameraView), grid, columns,
+        gaussian_args(gaussians), packed_view(view), sensor_kind(view), grid, columns,
         band_args(*made) if made else [], capacity is not None, depth_bits, tight_lists, known, warp_tiles,
         gaussians.lidar if tight_lists and made else None,
     )  # fmt: skip

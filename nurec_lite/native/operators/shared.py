@@ -81,7 +81,7 @@ def ray_and_list_args(rays: Rays, pairs: PairList) -> tuple[RayArrays, Lists]:
 
 
 def packed_view(view: CameraView | LidarView) -> Tensor:
-    """Returns the view as a row [62] on its device; packs it if the view has no row, or if its poses are learned and change."""
+    """Returns the view as a row [84] on its device; packs it if the view has no row, or if its poses are learned and change."""
     if view.row is None or wants_pose_grad(view):
         return view_row(view).to(view.T_world_sensor_start.device)
     return view.row

@@ -17,7 +17,7 @@ from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.evaluation.metrics import box_corners
 from nurec_lite.evaluation.pictures import RANGE_MAP, Bar, round_range, to_picture
-from nurec_lite.geometry.camera import Camera, distort
+from nurec_lite.geometry.camera import Camera, distort, view_limits
 from nurec_lite.geometry.se3 import invert, transform
 from nurec_lite.report.inspection.content import returned_points, short
 
@@ -105,6 +105,9 @@ def _projected(
 def _in_view(camera: Camera, frame: ImageFrame, points: Tensor) -> Tensor:  # [n] bool
     """Whether a point is not much farther from the axis than the image reaches: a lens model folds what lies beyond into it."""
     inside = transform(invert(poses_at(frame, torch.tensor(0.5)) @ camera.T_rig_cam.double()), points.double())
+    if not camera.is_plain:
+        angles = torch.atan2(inside[:, :2].norm(dim=1), inside[:, 2])
+        return angles <= min(BEYOND * view_limits(camera)[1], math.pi)
     return inside[:, :2].norm(dim=1) <= BEYOND * _widest(camera) * inside[:, 2].clamp(min=0)
 
 

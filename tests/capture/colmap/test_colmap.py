@@ -35,6 +35,7 @@ from nurec_lite.capture.colmap.read import read_colmap
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import DataConfig, ModelConfig
 from nurec_lite.geometry.camera import project_points
+from nurec_lite.geometry.lens import COEFFICIENTS
 from nurec_lite.geometry.se3 import invert, transform
 from nurec_lite.readers import open_capture, read_capture
 from nurec_lite.scene.init import make_scene
@@ -135,9 +136,9 @@ def test_each_model_is_a_camera_or_refused_by_its_name(model: str, count: int) -
         found = camera_of(lens, "front", torch.eye(4, dtype=torch.float64), "cameras.bin")
     except CaptureError as error:
         assert model in str(error) and "image_undistorter" in str(error)
-        assert "FISHEYE" in model or model in ("FOV", "FULL_OPENCV")
+        assert model in ("FOV", "RAD_TAN_THIN_PRISM_FISHEYE")
         return
-    assert found.fx == 50.0 and model in ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV")
+    assert found.fx == 50.0 and (found.lens == "fisheye") == ("FISHEYE" in model)
 
 
 def test_parameters_have_colmaps_order() -> None:
@@ -146,6 +147,14 @@ def test_parameters_have_colmaps_order() -> None:
     )
     assert (opencv.fx, opencv.fy, opencv.cx, opencv.cy) == (50, 51, 32, 24)
     assert opencv.distortion == (0.1, 0.2, 0.3, 0.4, 0.5)
+    rational = camera_of(Lens(1, "FULL_OPENCV", 64, 48, (50, 51, 32, 24, *range(1, 9))), "a", torch.eye(4), "x")
+    assert rational.distortion == tuple(range(1, 9))
+    fisheye = camera_of(Lens(1, "OPENCV_FISHEYE", 64, 48, (50, 51, 32, 24, 1, 2, 3, 4)), "a", torch.eye(4), "x")
+    assert (fisheye.lens, fisheye.distortion) == ("fisheye", (1, 2, 3, 4))
+    prism = camera_of(Lens(1, "THIN_PRISM_FISHEYE", 64, 48, (50, 51, 32, 24, *range(1, 9))), "a", torch.eye(4), "x")
+    assert dict(zip(COEFFICIENTS["fisheye"][0], prism.distortion, strict=True)) == {
+        "k1": 1, "k2": 2, "p1": 3, "p2": 4, "k3": 5, "k4": 6, "s1": 7, "s3": 8,
+    }  # fmt: skip
     radial = camera_of(Lens(1, "RADIAL", 64, 48, (50, 32, 24, 0.1, 0.2)), "a", torch.eye(4), "x")
     assert (radial.fx, radial.fy, radial.cx, radial.distortion) == (50, 50, 32, (0.1, 0.2, 0.0, 0.0, 0.0))
 
@@ -236,10 +245,10 @@ def test_a_flaw_is_a_sentence(root: Path, flaw: str) -> None:
 
 
 def test_a_lens_that_is_not_read_is_named(root: Path) -> None:
-    data = struct.pack("<QiiQQ8diiQQ4d", 2, 1, 5, *SIZE, *[40.0] * 8, 7, 8, *SIZE, *[40.0] * 4)
+    data = struct.pack("<QiiQQ5diiQQ4d", 2, 1, 7, *SIZE, *[40.0] * 5, 7, 8, *SIZE, *[40.0] * 4)
     put("cameras.bin", data)(root)
     with pytest.raises(
-        CaptureError, match="camera 1 is of the model OPENCV_FISHEYE, but the models that are read are SIMPLE_PINHOLE"
+        CaptureError, match="camera 1 is of the model FOV, but the models that are read are SIMPLE_PINHOLE"
     ):
         read_colmap(root)
 

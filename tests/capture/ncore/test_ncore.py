@@ -4,10 +4,13 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from ncore.data import FThetaCameraModelParameters
 from ncore.data.v4 import SequenceComponentGroupsReader
 from ncore.impl.data.types import ShutterType
+from ncore.sensors import CameraModel
 from tiny_ncore import (
     CAR,
     COLUMNS,
@@ -20,6 +23,7 @@ from tiny_ncore import (
     SPEED,
     START,
     WALL,
+    fisheye,
     front_pose,
     ftheta,
     image,
@@ -32,10 +36,12 @@ from tiny_ncore import (
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.images import decode_image
-from nurec_lite.capture.ncore.cameras import SHUTTERS
+from nurec_lite.capture.ncore.lenses import NAMES as SHUTTERS
+from nurec_lite.capture.ncore.lenses import camera_model
 from nurec_lite.capture.ncore.read import read_ncore
 from nurec_lite.capture.types import Capture, CaptureError, Encoded
 from nurec_lite.config import DataConfig, PosesChoice
+from nurec_lite.geometry.camera import lens_flaw, unproject
 from nurec_lite.geometry.lidar import azimuth_elevation
 from nurec_lite.readers import read_capture
 
@@ -154,17 +160,46 @@ def test_a_shutter_of_every_direction(tmp_path: Path, name: str) -> None:
 
 
 LENSES = {
-    "the lens model 'ftheta'": ftheta,
-    "a rational distortion": lambda: lens(radial_coeffs=torch.tensor([0.1, 0, 0, 0.2, 0, 0]).numpy()),
-    "a thin prism": lambda: lens(thin_prism_coeffs=torch.tensor([0.1, 0, 0, 0]).numpy()),
+    "ftheta": ftheta,
+    "ftheta, exact backwards": lambda: ftheta(
+        reference_poly=FThetaCameraModelParameters.PolynomialType.PIXELDIST_TO_ANGLE,
+        pixeldist_to_angle_poly=np.array([0, 0.04, 1e-5, 2e-6], np.float32),
+        angle_to_pixeldist_poly=np.array([0.3, 24.0], np.float32),  # a rough fit with a constant, as recordings have it
+        linear_cde=np.array([1.01, 0.002, -0.003], np.float32),
+        max_angle=1.6,
+    ),
+    "fisheye": fisheye,
+    "rational": lambda: lens(radial_coeffs=np.array([0.1, 0, 0, 0.2, 0, 0], np.float32)),
+    "thin prism": lambda: lens(thin_prism_coeffs=np.array([0.1, 0, 0.02, 0], np.float32)),
 }
 
 
 @pytest.mark.parametrize("what", LENSES)
-def test_a_lens_that_is_not_read_is_named(tmp_path: Path, what: str) -> None:
-    write_sequence(tmp_path, camera=LENSES[what]())
-    with pytest.raises(CaptureError, match=f"camera front has {what}.*; rectify its images"):
+def test_lenses_as_the_library_of_the_format_has_them(tmp_path: Path, what: str) -> None:
+    """Rays of the camera that is read, and of the one that is written again, are those of NCore's own model."""
+    stored = LENSES[what]()
+    write_sequence(tmp_path, camera=stored)
+    camera = read_ncore(tmp_path).cameras[0]
+    at = torch.rand(50, 2, dtype=torch.float64) * torch.tensor(SIZE)
+    for model in (stored, camera_model(camera)):
+        theirs = CameraModel.from_parameters(model, device="cpu", dtype=torch.float64)
+        torch.testing.assert_close(theirs.image_points_to_camera_rays(at), unproject(camera, at), atol=3e-6, rtol=0)
+    assert lens_flaw(camera) is None
+
+
+@pytest.mark.parametrize("which", ["angle_to_pixeldist_poly", "pixeldist_to_angle_poly"])
+def test_a_polynomial_that_is_not_read_is_named(tmp_path: Path, which: str) -> None:
+    back = FThetaCameraModelParameters.PolynomialType.PIXELDIST_TO_ANGLE
+    change = {"reference_poly": back} if which.startswith("pixel") else {}
+    write_sequence(tmp_path, camera=ftheta(**change, **{which: np.array([0.5, 40], np.float32)}))
+    with pytest.raises(CaptureError, match=f"camera front has {which} with the constant 0.5"):
         read_ncore(tmp_path)
+
+
+def test_a_lens_that_folds_is_refused_before_training(tmp_path: Path) -> None:
+    write_sequence(tmp_path, camera=fisheye(radial_coeffs=np.array([-0.9, 0, 0, 0], np.float32)))
+    with pytest.raises(CaptureError, match="a fisheye lens that ends 35 degrees from its axis"):
+        check_capture(read_ncore(tmp_path), "tiny")
 
 
 def test_masks_are_a_finding(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lenses import LENSES
 from pack_parts import Held, check_sweep, make_capture, rewrite, same_fields
 from tiny_capture import tiny_capture
 from torch import Tensor
@@ -18,6 +19,7 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.pack import MemberBar, describe, read_pack, write_pack
+from nurec_lite.capture.pack.check import INDEX
 from nurec_lite.capture.types import Capture, CaptureError, Doubt
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
@@ -135,6 +137,18 @@ def test_kitti_round_trip(kitti_root: Path, tmp_path: Path) -> None:
         check_sweep(sweep.load(), copy.load())
     image, copied = (c.images[3].load().double() for c in (capture, again))
     assert (image - copied).square().mean() < 10  # 38 dB
+
+
+@pytest.mark.parametrize("kind", LENSES)
+def test_lenses_are_kept(kind: str, tmp_path: Path) -> None:
+    lens, numbers = LENSES[kind]
+    capture = tiny_capture()
+    first = replace(capture.cameras[0], lens=lens, distortion=numbers)
+    write_pack(replace(capture, cameras=(first, *capture.cameras[1:])), tmp_path / "x.pack")
+    found = read_pack(tmp_path / "x.pack").cameras
+    assert (found[0].lens, found[0].distortion) == (lens, numbers)
+    index = zipfile.ZipFile(tmp_path / "x.pack").read(INDEX)
+    assert [c.get("lens") for c in json.loads(index)["cameras"]] == [None if lens == "pinhole" else lens, None]
 
 
 def test_downscale(packed: tuple[Capture, Path]) -> None:

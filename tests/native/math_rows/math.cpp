@@ -40,6 +40,7 @@ using M = Mat3<D>;
 using F = Frame<D>;
 using Camera = CameraModel<D>;
 using Lidar = LidarModel<D>;
+using LensD = Lens<D>;
 
 template <int n>
 struct Array {
@@ -574,6 +575,14 @@ NUREC_ROWS(any_nearer, D, (Seven const& places, D limit), any_nearer(places.at, 
 NUREC_ROWS(finite, D, (Bounds<D> const& b), finite(b))
 NUREC_ROWS(in_cone, D, (Camera const& camera, V p, D radius), in_cone(camera, p, radius))
 
+NUREC_ROWS(in_lens_cone, D, (LensD const& lens, V p, D radius), in_lens_cone(lens, p, radius))
+NUREC_ROWS(lens_magnified, D, (LensD const& lens, D r), lens.magnified(r))
+NUREC_ROWS(lens_place, Vec2<D>, (LensD const& lens, V p), lens.place(p))
+NUREC_ROWS(lens_move, Vec2<D>, (LensD const& lens, Vec2<D> q), lens.move(q))
+NUREC_ROWS(lens_project, Place<D>, (Camera const& camera, LensD const& lens, V p), lens.project(camera, p))
+NUREC_ROWS(lens_appear, Place<D>, (Camera const& camera, LensD const& lens, Motion<D> const& motion, V p, V v),
+           lens.appear(camera, motion, p, v))
+
 NUREC_ROWS(lens_slope, Sym2<D>, (Camera const& camera, Vec2<D> at),
            camera.bends() ? camera.stretch(at) : Sym2<D>{1, 0, 1})
 NUREC_ROWS(reading, Vec2<D>, (Camera const& camera), camera.reading())
@@ -610,7 +619,7 @@ NUREC_EXPORT(over_the_seam, wider)
     X(clamp01) X(positive_remainder) X(wrap_angle) X(spherical) X(turn_between) X(elevation_of) X(clamped) \
     X(pixels_a_metre) X(reach_of) X(camera_bounds) X(bending) X(gaussian_in_sensor) X(deviations_away) \
     X(outline_of) X(roots) X(joined) X(farthest) X(least_within) X(inside) X(gap_of) X(moves_past) X(conic_of) \
-    X(lidar_bounds)
+    X(lidar_bounds) X(lens_bounds) X(lens_depth)
 // clang-format on
 NUREC_PLAIN(NUREC_DOUBLE)
 
