@@ -147,5 +147,7 @@ def test_an_unknown_shutter_is_refused() -> None:
 
 
 def test_a_wrong_number_of_coefficients_is_refused() -> None:
-    with pytest.raises(ValueError, match="distortion has 4 coefficients, but a pinhole lens must have 0 or 5 or 8 or 12"):
+    with pytest.raises(
+        ValueError, match="distortion has 4 coefficients, but a pinhole lens must have 0 or 5 or 8 or 12"
+    ):
         make_camera((0.1, 0.2, 0.3, 0.4))
