@@ -28,7 +28,7 @@ _OUTPUTS, _OTHERS = len(Outputs._fields), 2  # others: the median, and entries t
 class Launch:
     """Arguments of a launch that get no gradient."""
 
-    views: Tensor  # [V, 62]
+    views: Tensor  # [V, 84]
     rays: SensorRays
     targets: Tensor  # [R, 2] of sweeps, or [0, 2]
     size: list[int]  # pixels of an image and of a warp tile; empty for a lidar

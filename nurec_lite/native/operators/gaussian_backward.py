@@ -49,7 +49,7 @@ class UpstreamGrads(NamedTuple):
 def view_gradients(
     gaussians: GaussianArrays,
     moments: Tensor,  # [grad_accum_floats(N)] of the view
-    view: Tensor,  # [62]
+    view: Tensor,  # [84]
     by_lidar: bool,
     moving: bool,  # rays have origins or delays
 ) -> tuple[GaussianArrays, Tensor]:

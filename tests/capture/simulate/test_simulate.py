@@ -5,7 +5,6 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -242,30 +241,6 @@ def test_lens_distortion_bends_the_image() -> None:
     assert not torch.equal(straight.image(0, 0), bent.image(0, 0))
     points, _ = pixel_points(capture, capture.images[0])
     assert (points[-3:, :, 2].abs() < 1e-6).float().mean() > 0.5
-
-
-@pytest.mark.parametrize("lens", ["fisheye", "ftheta"])
-def test_wide_lenses_see_the_street_behind_them(lens: str) -> None:
-    """Points of pixels of a ring of six cameras lie on the ground, also those that a camera sees beyond 90 degrees from its axis."""
-    config = replace(EXACT, lens=lens, hfov_deg=200.0, cameras=6, moving_cars=0, parked_cars=0, frames=1)
-    capture = simulate(config)
-    points, _ = pixel_points(capture, capture.images[0])
-    behind = pixel_directions(capture.cameras[0])[..., 2] < -0.05
-    low = behind & (torch.arange(config.height)[:, None] > 0.7 * config.height)
-    assert low.any() and (points[low][:, 2].abs() < 1e-6).float().mean() > 0.5
-
-
-@pytest.mark.parametrize(
-    "change, sentence",
-    [
-        ({"lens": "mei"}, "lens is 'mei', but must be one of pinhole, fisheye, ftheta"),
-        ({"hfov_deg": 200.0}, "a pinhole sees 170 degrees at most"),
-        ({"lens": "fisheye", "distortion": (0.1,) * 5}, "a fisheye lens has 0 or 4 or 8"),
-    ],
-)
-def test_lenses_that_do_not_exist(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(CaptureError, match=sentence):
-        replace(SMALL, **change)
 
 
 def test_a_street_too_short_for_the_parked_cars_is_an_error() -> None:
