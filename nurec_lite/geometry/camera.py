@@ -168,7 +168,7 @@ def _without_pixels(camera: Camera, lens: Lens, u: Tensor, v: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def view_limits(camera: Camera) -> tuple[float, float]:
-    """Up to which r the formula of lens.py holds, and the widest angle in the image from the camera's axis, in radians."""
+    """Returns the r up to which the formula of lens.py holds, and the widest angle in the image from the camera's axis, in radians."""
     rays = unproject(camera, image_border(camera))
     rays = rays[torch.isfinite(rays).all(-1)]
     lens = lens_numbers(camera)
@@ -189,7 +189,7 @@ def image_border(camera: Camera, steps: int = 64) -> Tensor:
 
 
 def lens_flaw(camera: Camera) -> str | None:
-    """What makes pixels of the image have no direction, or one that its own projection contradicts; None: nothing."""
+    """Returns the flaw by which pixels of the image have no direction, or one that the projection contradicts; None: there is none."""
     border = image_border(camera)
     if not camera.is_plain:
         a, skew = camera.fx * camera.fy, lens_numbers(camera).skew

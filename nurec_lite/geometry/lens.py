@@ -156,7 +156,7 @@ def straightened(
     lens: Lens,
     seen: Tensor,  # [..., 2] float64
 ) -> Tensor:  # [..., 2] q with moved(q) = seen; NaN where there is none
-    """By a table of the radial part, then Newton's method with all of the lens."""
+    """Inverts the lens by a table of the radial part, then Newton's method with all of the lens."""
     end = fold(lens)
     if lens.inverse:
         r = seen.norm(dim=-1, keepdim=True)

@@ -48,7 +48,7 @@ def camera_of(
 
 
 def _shortest(model: str, known: dict[str, float]) -> tuple[float, ...]:
-    """As few coefficients of the lens as hold those that are not zero."""
+    """Returns as few coefficients of the lens as hold those that are not zero."""
     names, counts = COEFFICIENTS[model]
     values = tuple(known.get(k, 0.0) for k in names)
     return next(values[:count] for count in counts if not any(values[count:]))

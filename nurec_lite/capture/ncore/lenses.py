@@ -55,7 +55,7 @@ def lens_fields(
 
 
 def _opencv(lens: dict[str, Any], where: str) -> tuple[float, ...]:
-    """As few coefficients as are not zero."""
+    """Returns as few coefficients as are not zero."""
     k1, k2, k3, *rational = numbers(lens, "radial_coeffs", (6,), where).tolist()
     p1, p2 = numbers(lens, "tangential_coeffs", (2,), where).tolist()
     prism = numbers(lens, "thin_prism_coeffs", (4,), where).tolist()
