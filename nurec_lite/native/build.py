@@ -38,7 +38,8 @@ FLAGS = {  # by kind, or by file where one needs its own
     "raster_tiles/render_backward_cpu.cpp": _FASTEST,
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
-    "raster_warps/bin/tile_lists.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack
+    "raster_warps/bin/one_view.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack
+    "raster_warps/bin/tile_lists.cu": f"{_CUDA} --use_fast_math",
     "raster_tiles/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
     "raster_warps/backward/gaussian_backward.cu": f"{_CUDA} --use_fast_math",
     "project/project.cu": f"{_CUDA} --use_fast_math",  # bounds, too
@@ -53,7 +54,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "raster_tiles/render_backward_split.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/view_blend.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/view_project.cu": f"{_CUDA} --use_fast_math",
-    "raster_warps/views/view_rows.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/views/many_views.cu": f"{_CUDA} --use_fast_math",
 }
 _EVERY = 15.0  # seconds between two lines that say how far it is
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorts the visible instances by depth, finds their candidates, and packs the rows that rays read. Instances that no
-// view sees take no memory, and of those that no warp tile is near, only the bounds are read.
+// The candidates of several views, and the rows that rays read. Sorts the visible instances by depth, finds their
+// candidates, and packs the rows. Instances that no view sees take no memory, and of those that no warp tile is near,
+// only the bounds are read. ../bin/one_view.cu does the same for a view alone.
 #include "../bin/bounds.cuh"
 #include "../bin/image_rows.cuh"
 #include "../../common/launch.cuh"
