@@ -4,44 +4,39 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nurec_lite.base.aside import Aside
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.paths import resource
 from nurec_lite.base.ranges import span
 from nurec_lite.bounds import KINDS
-from nurec_lite.capture.argoverse2.read import read_argoverse2
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
-from nurec_lite.capture.colmap.read import read_colmap
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
-from nurec_lite.capture.kitti360.read import read_kitti360
-from nurec_lite.capture.ncore.read import read_ncore
-from nurec_lite.capture.nuscenes.read import read_nuscenes
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
-from nurec_lite.capture.pandaset.read import read_pandaset
 from nurec_lite.capture.plausible import plausible
-from nurec_lite.capture.rosbag.bag import open_bag
-from nurec_lite.capture.rosbag.propose import Proposal, proposed
-from nurec_lite.capture.rosbag.read import read_rosbag
 from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture, CaptureError, Origin
-from nurec_lite.capture.waymo.read import read_waymo
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 
+if TYPE_CHECKING:
+    from nurec_lite.capture.rosbag.propose import Proposal
+
 BUNDLED = "data/street.pack"
-_BY_DRIVE: dict[str, tuple[Callable[..., Capture], str]] = {
-    "argoverse2": (read_argoverse2, "the folder of a log"),
-    "kitti360": (read_kitti360, "the folder that holds data_2d_raw and data_poses"),
-    "ncore": (read_ncore, "the store of NCore v4, or the folder of several"),
-    "nuscenes": (read_nuscenes, "the folder that holds samples and the tables"),
-    "pandaset": (read_pandaset, "the folder of a sequence"),
-    "waymo": (read_waymo, "the folder that holds camera_image, lidar and so on"),
+_BY_DRIVE = {  # kinds whose drives have names: what data.root is; capture/KIND/read.py holds read_KIND, imported when it is needed
+    "argoverse2": "the folder of a log",
+    "kitti360": "the folder that holds data_2d_raw and data_poses",
+    "ncore": "the store of NCore v4, or the folder of several",
+    "nuscenes": "the folder that holds samples and the tables",
+    "pandaset": "the folder of a sequence",
+    "waymo": "the folder that holds camera_image, lidar and so on",
 }
 
 
@@ -133,10 +128,13 @@ def _listed(kinds: tuple[str, ...]) -> str:
     return f"{', '.join(kinds[:-1])} or {kinds[-1]}"
 
 
-def proposal_of(config: DataConfig) -> Proposal | None:
+def proposal_of(config: DataConfig) -> "Proposal | None":
     """The mapping that a ROS recording suggests; None for other captures, and where a mapping is given."""
     if config.kind != "rosbag" or config.root is None or config.mapping:
         return None
+    from nurec_lite.capture.rosbag.bag import open_bag
+    from nurec_lite.capture.rosbag.propose import proposed
+
     return proposed(open_bag(Path(config.root)))
 
 
@@ -196,6 +194,8 @@ def _open_rosbag(config: DataConfig) -> Capture:
         raise CaptureError(
             "data.root is missing: name the bag, a file or the folder of a ROS 2 bag, as in data.root=PATH"
         )
+    from nurec_lite.capture.rosbag.read import read_rosbag
+
     mapping = Path(config.mapping) if config.mapping else None
     return read_rosbag(Path(config.root), mapping=mapping, downscale=config.downscale)
 
@@ -203,6 +203,8 @@ def _open_rosbag(config: DataConfig) -> Capture:
 def _open_colmap(config: DataConfig) -> Capture:
     if config.root is None:
         raise CaptureError("data.root is missing: name the folder that holds images and sparse, as in data.root=PATH")
+    from nurec_lite.capture.colmap.read import read_colmap
+
     return read_colmap(
         Path(config.root), drive=config.drive, cameras=config.cameras or None, lidars=config.lidars or None, downscale=config.downscale,
         rate=config.rate, unit=config.unit_metres,
@@ -211,9 +213,10 @@ def _open_colmap(config: DataConfig) -> Capture:
 
 def _open_by_drive(config: DataConfig) -> Capture:
     """A data set whose drives have names."""
-    read, folder = _BY_DRIVE[config.kind]
     if config.root is None:
-        raise CaptureError(f"data.root is missing: name {folder}, as in data.root=PATH")
+        raise CaptureError(f"data.root is missing: name {_BY_DRIVE[config.kind]}, as in data.root=PATH")
+    module = import_module(f"nurec_lite.capture.{config.kind}.read")
+    read: Callable[..., Capture] = getattr(module, f"read_{config.kind}")
     return read(
         Path(config.root),
         drive=config.drive,

@@ -29,6 +29,7 @@ from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_vie
 from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
+SECONDS = {"cpu": 20.0, "cuda": 4.0}  # so that on a GPU a report stands a few seconds after the checkpoint
 PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
 
 
@@ -106,11 +107,13 @@ def evaluate(
     pictures: Path | None = None,  # folder for PNGs of what is drawn; None: no files
     progress: bool = False,  # shows a bar
     left_out: LeftOut | None = None,  # gets what fails
-    seconds: float = 0.0,  # that FLIP, LPIPS and figures from beside the path may take; 0: they are left out
+    seconds: float
+    | None = 0.0,  # that FLIP, LPIPS and figures from beside the path may take; 0: they are left out; None: SECONDS
 ) -> Evaluation:
     """All metrics of the frames, figures of each, and some of them to look at. Frames that cannot be measured are left out; if none can,
     the first one's error is raised."""
     left_out = left_out or LeftOut()
+    seconds = SECONDS[scene.sky.device.type] if seconds is None else seconds
     learned, scene = scene, completed(scene, capture)
     rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
     image_metrics, lidar_metrics = ImageMetrics(left_out), LidarMetrics(left_out)
