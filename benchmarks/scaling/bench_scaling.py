@@ -56,6 +56,7 @@ def points(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, int]]]:
 
 def measured(point: dict[str, int], arguments: list[str], steps: int) -> Report:
     """Figures of one run."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     several = ["-m", "torch.distributed.run", f"--nproc-per-node={point['gpus']}"] if point["gpus"] > 1 else []
     with TemporaryDirectory() as out:
         own = [
@@ -66,7 +67,7 @@ def measured(point: dict[str, int], arguments: list[str], steps: int) -> Report:
             f"out={out}/run",
         ]
         words = [sys.executable, *several, "-m", "nurec_lite.train", *arguments, *keys(point), *own]
-        ended = subprocess.run(words, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+        ended = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
         if ended.returncode:
             raise UserError(
                 f"a run failed: {' '.join(words[1:])}: {(ended.stderr.strip().splitlines() or ['no message'])[-1]}"

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 CONTEXT: Any = multiprocessing.get_context("fork")
-LONGEST = 120  # seconds
+LONGEST = 90  # seconds
 
 
 def free_port() -> int:
@@ -57,6 +57,14 @@ def _child(work: Callable[[int], Any], rank: int, size: int, port: int, results:
         os._exit(code)
 
 
+def _received(receiver: Any) -> Any:
+    """The result of a rank; None of one that ends without any."""
+    try:
+        return receiver.recv() if receiver.poll(LONGEST) else None
+    except EOFError:
+        return None
+
+
 class Started:
     """Ranks under way."""
 
@@ -88,6 +96,6 @@ class Started:
 
     def results(self) -> list[Any]:
         """What each rank returns."""
-        found = [receiver.recv() if receiver.poll(LONGEST) else None for receiver in self.receivers]
+        found = [_received(receiver) for receiver in self.receivers]
         assert self.codes() == [0] * len(found), self.said.read_text()
         return found
