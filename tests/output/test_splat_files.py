@@ -27,6 +27,7 @@ from exported import (
 from nurec_lite.base.errors import ConfigError, OutputError
 from nurec_lite.config import ExportConfig
 from nurec_lite.export import run
+from nurec_lite.geometry.harmonics import rotate_sh
 from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply, quat_normalize, quat_rotate, quat_to_matrix
 from nurec_lite.output.interchange.flatten import UPS, PlainGaussians, in_axes
 from nurec_lite.output.interchange.notes import Notes
@@ -248,10 +249,11 @@ def test_spz_holds_gaussians_at_any_distance(far: float, tmp_path: Path) -> None
     assert (found - g.means).abs().max() <= max(far / 2**22, 2.0**-13) + 1e-4
 
 
-def test_axes_of_many_rows_are_those_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    g = many(33)
-    whole = in_axes(g, "-y")
-    monkeypatch.setattr("nurec_lite.output.interchange.flatten._ROWS", 8)
-    for name, value in vars(in_axes(g, "-y")).items():
-        torch.testing.assert_close(value, getattr(whole, name))
-    assert len(in_axes(PlainGaussians(**{k: v[:0] for k, v in vars(g).items()}), "y")) == 0
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+@pytest.mark.parametrize("n", [0, 1, 33])
+def test_harmonics_turn_as_those_of_actors_do(n: int, degree: int) -> None:
+    g = many(n, degree)
+    turned = in_axes(g, "-y")
+    expected = rotate_sh(g.sh, torch.tensor(UPS["-y"]).expand(n, 4))
+    torch.testing.assert_close(turned.sh, expected, atol=1e-6, rtol=0)
+    assert turned.means.shape == (n, 3) and in_axes(g, "z") is g

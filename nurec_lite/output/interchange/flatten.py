@@ -25,7 +25,6 @@ UPS = {  # quaternions that turn the world, whose z points up, into axes whose n
     "y": (_HALF, -_HALF, 0.0, 0.0),  # (x, z, -y)
     "-y": (_HALF, _HALF, 0.0, 0.0),  # (x, -z, y)
 }
-_ROWS = 1 << 17  # that are turned at once: a row takes 4 kB meanwhile
 
 
 @dataclass(frozen=True)
@@ -89,17 +88,14 @@ def in_axes(
     """The Gaussians in axes of which `up` points upwards: means, rotations and harmonics turn together."""
     if up == "z":
         return g
-    parts = [_turned(_part(g, first), UPS[up]) for first in range(0, max(len(g), 1), _ROWS)]
-    return PlainGaussians(**{f.name: torch.cat([getattr(part, f.name) for part in parts]) for f in fields(g)})
-
-
-def _part(g: PlainGaussians, first: int) -> PlainGaussians:
-    return PlainGaussians(**{f.name: getattr(g, f.name)[first : first + _ROWS] for f in fields(g)})
-
-
-def _turned(g: PlainGaussians, quaternion: Sequence[float]) -> PlainGaussians:
-    q = g.quats.new_tensor(quaternion).expand(len(g), 4)
-    return replace(g, means=quat_rotate(q, g.means), quats=quat_multiply(q, g.quats), sh=rotate_sh(g.sh, q))
+    turn, size = g.quats.new_tensor(UPS[up]), g.sh.shape[1]
+    units = torch.eye(size, dtype=torch.float64, device=g.sh.device)[..., None].expand(
+        -1, -1, 3
+    )  # one for each harmonic
+    turned = rotate_sh(units, turn.double().expand(size, 4))[..., 0].to(g.sh.dtype)
+    q = turn.expand(len(g), 4)
+    sh = torch.einsum("nic,ij->njc", g.sh, turned)
+    return replace(g, means=quat_rotate(q, g.means), quats=quat_multiply(q, g.quats), sh=sh)
 
 
 def _rows(g: Gaussians, nodes: Sequence[int]) -> Gaussians:
