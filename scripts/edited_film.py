@@ -2,7 +2,7 @@
 """Films an edited street: python scripts/edited_film.py runs/RUN --out docs/images
 
 RUN is a run on the bundled capture. The edits are a YAML file as docs/editing.md has it, which is written beside the pictures: the oncoming
-car is removed, the car ahead changes to the left lane, and a parked car drives in its place. edited.gif shows what was recorded above what
+car is removed, the car ahead changes to the left lane, and a parked van drives in its place. edited.gif shows what was recorded above what
 was edited; edited_sweeps.png shows a sweep of each from above.
 """
 
@@ -27,12 +27,11 @@ from nurec_lite.geometry.tracks import interpolate
 from nurec_lite.output.films import save_animation
 from scripts.readme_pictures import render
 
-GONE, AHEAD, PARKED = "001", "000", "007"  # tracks of the bundled street
+GONE, AHEAD, PARKED = "001", "000", "009"  # tracks of the bundled street
 LANE_M = 3.3  # to the left lane
 CHANGE_S = (1.0, 3.5)  # in which the car ahead changes lanes
-VISITOR_M = 8.0  # ahead of the vehicle, where the parked car drives
-FPS = 5.0  # of the film
-HEIGHT_M = 0.75  # of a car's box centre over the road
+VISITOR_M = 9.0  # ahead of the vehicle, where the parked van drives
+FPS = 4.0  # of the film
 
 
 def edits(scene: TrainedScene, checkpoint: Path) -> dict[str, Any]:
@@ -61,9 +60,10 @@ def _changing(scene: TrainedScene, times: torch.Tensor) -> list[dict[str, float]
 
 
 def _ahead(scene: TrainedScene, times: torch.Tensor) -> list[dict[str, float]]:
-    """Poses of a car in front of the vehicle."""
+    """Poses of the parked van in front of the vehicle, on the road."""
+    high = 0.5 * float(scene.tracks.sizes[scene.tracks.ids.index(PARKED), 2])
     rig = trajectory_of(scene.capture).at(times)  # [n, 4, 4]
-    places = rig[:, :3, 3] + VISITOR_M * rig[:, :3, 0] + HEIGHT_M * rig[:, :3, 2]
+    places = rig[:, :3, 3] + VISITOR_M * rig[:, :3, 0] + high * rig[:, :3, 2]
     return _poses(times, places + torch.tensor(scene.capture.origin, dtype=torch.float64))
 
 

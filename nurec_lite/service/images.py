@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rendered images as the bytes of a reply, and the vehicle's own body laid over them."""
 
-import io
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -43,12 +43,14 @@ def encoded(
 ) -> bytes:
     if kind == PLANAR:
         return np.ascontiguousarray(image.transpose(2, 0, 1)).tobytes()
-    into, picture = io.BytesIO(), Image.fromarray(image)
-    if kind == JPEG:
-        picture.save(into, "JPEG", quality=quality)
-    else:
-        picture.save(into, "PNG", compress_level=PNG_LEVEL)
-    return into.getvalue()
+    picture = Image.fromarray(image)
+    with open(os.memfd_create("image"), "w+b") as into:  # a file: Pillow lets other threads run while it writes to one
+        if kind == JPEG:
+            picture.save(into, "JPEG", quality=quality)
+        else:
+            picture.save(into, "PNG", compress_level=PNG_LEVEL)
+        into.seek(0)
+        return into.read()
 
 
 class EgoMasks:
