@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cameras of requests: a CameraSpec as a camera of the renderer, and back."""
+"""Cameras of requests: a CameraSpec as a camera of the renderer, and back. Its models are those of NCore, which one function reads."""
 
 import math
 from collections.abc import Mapping
@@ -9,16 +9,22 @@ from typing import Any
 import torch
 
 from nurec_lite.capture.check import sensor_flaws
-from nurec_lite.geometry.camera import SHUTTERS, Camera, distort, undistort
+from nurec_lite.capture.ncore.lenses import FISHEYE, FTHETA, NAMES, OPENCV, lens_fields
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.camera import Camera, lens_numbers, view_limits
 from nurec_lite.geometry.se3 import matrix_to_quat
 from nurec_lite.service.errors import BUSY, UNSUPPORTED, RequestError
 from nurec_lite.service.messages import message, name_of, number_of
 
-_SHUTTERS = {
-    "UNKNOWN": "global", "GLOBAL": "global", "ROLLING_TOP_TO_BOTTOM": "top_to_bottom", "ROLLING_BOTTOM_TO_TOP": "bottom_to_top",
-    "ROLLING_LEFT_TO_RIGHT": "left_to_right", "ROLLING_RIGHT_TO_LEFT": "right_to_left",
-}  # fmt: skip
-assert set(_SHUTTERS.values()) == set(SHUTTERS)
+PINHOLE = "opencv_pinhole_param"
+MODELS = {
+    PINHOLE: OPENCV[0],
+    "opencv_fisheye_param": FISHEYE,
+    "ftheta_param": FTHETA,
+}  # fields of the oneof, as NCore calls them
+_COUNTS = {"radial_coeffs": 6, "tangential_coeffs": 2, "thin_prism_coeffs": 4}  # of the pinhole
+_FISHEYE_COUNT = 4  # of radial_coeffs
+_SHUTTERS = NAMES | {"UNKNOWN": "global"}
 
 
 def camera_of(
@@ -34,30 +40,22 @@ def camera_of(
     height, width = _size("resolution", height, width, most_pixels) if height or width else own
     like = known.get(spec.logical_id)
     mount, name = (torch.eye(4, dtype=torch.float64), name) if like is None else (like.T_rig_cam, like.name)
-    camera = replace(_lens(spec, name), T_rig_cam=mount, shutter=_shutter(spec), height=own[0], width=own[1])
-    camera = _scaled(camera, height, width)
+    camera = _scaled(
+        Camera(name, own[1], own[0], T_rig_cam=mount, shutter=_shutter(spec), **_lens(spec)), height, width
+    )
     flaws = list(sensor_flaws(camera))
     if flaws:
         raise RequestError(f"camera_intrinsics has {flaws[0]}; correct it")
-    _check_folds(camera)
     return camera
 
 
 def spec_of(camera: Camera) -> Any:
     """The CameraSpec of a camera of the capture."""
-    shutter = next(name for name, own in _SHUTTERS.items() if own == camera.shutter and name != "UNKNOWN")
-    spec = message("CameraSpec")(
+    shutter = next(name for name, own in NAMES.items() if own == camera.shutter)
+    return message("CameraSpec")(
         logical_id=camera.name, resolution_h=camera.height, resolution_w=camera.width,
-        shutter_type=number_of("ShutterType", shutter),
+        shutter_type=number_of("ShutterType", shutter), **_param(camera),
     )  # fmt: skip
-    k1, k2, p1, p2, k3 = camera.distortion or (0.0,) * 5
-    spec.opencv_pinhole_param.CopyFrom(
-        message("OpenCVPinholeParam")(
-            principal_point_x=camera.cx, principal_point_y=camera.cy, focal_length_x=camera.fx, focal_length_y=camera.fy,
-            radial_coeffs=(k1, k2, k3, 0, 0, 0), tangential_coeffs=(p1, p2), thin_prism_coeffs=(0,) * 4,
-        )
-    )  # fmt: skip
-    return spec
 
 
 def pose_of(T: torch.Tensor) -> Any:  # [4, 4]
@@ -79,33 +77,39 @@ def _size(name: str, height: int, width: int, most: int) -> tuple[int, int]:
     return height, width
 
 
-def _lens(spec: Any, name: str) -> Camera:
-    """The model alone, without mounting, size and shutter."""
+def _lens(spec: Any) -> dict[str, Any]:
+    """The fields fx, fy, cx, cy, lens and distortion of a Camera."""
     model = spec.WhichOneof("one_of")
     if model is None:
-        raise RequestError("camera_intrinsics has no model; give opencv_pinhole_param")
-    if model != "opencv_pinhole_param":
-        raise RequestError(
-            f"camera_intrinsics has the model {model}, which is not rendered; use opencv_pinhole_param", UNSUPPORTED
-        )
+        raise RequestError(f"camera_intrinsics has no model; give one of {', '.join(MODELS)}")
     if spec.HasField("bivariate_windshield_model_param"):
         raise RequestError("camera_intrinsics has a windshield model, which is not rendered; leave it out", UNSUPPORTED)
-    return _pinhole(spec.opencv_pinhole_param, name)
-
-
-def _pinhole(given: Any, name: str) -> Camera:
-    radial, tangential, prism = (
-        _coefficients(given, field, count)
-        for field, count in (("radial_coeffs", 6), ("tangential_coeffs", 2), ("thin_prism_coeffs", 4))
-    )
-    if any(radial[3:]) or any(prism):
-        what = "radial_coeffs beyond the third" if any(radial[3:]) else "thin_prism_coeffs"
-        raise RequestError(f"camera_intrinsics has {what}, which are not rendered; give zeros", UNSUPPORTED)
-    lens = (radial[0], radial[1], *tangential, radial[2])
-    numbers = given.focal_length_x, given.focal_length_y, given.principal_point_x, given.principal_point_y
-    if not all(map(math.isfinite, (*numbers, *lens))):
+    given = getattr(spec, model)
+    record = {"principal_point": [given.principal_point_x, given.principal_point_y]}
+    if model == "ftheta_param":
+        record |= _ftheta_record(spec, given)
+    else:
+        counts = _COUNTS if model == PINHOLE else {"radial_coeffs": _FISHEYE_COUNT}
+        record |= {"focal_length": [given.focal_length_x, given.focal_length_y]}
+        record |= {key: _coefficients(given, key, count) for key, count in counts.items()}
+    if not all(math.isfinite(value) for values in record.values() if isinstance(values, list) for value in values):
         raise RequestError("camera_intrinsics holds a number that is not finite; correct it")
-    return Camera(name, 1, 1, *numbers, torch.eye(4, dtype=torch.float64), lens if any(lens) else ())
+    try:
+        return lens_fields(MODELS[model], record, f"camera_intrinsics.{model}")
+    except CaptureError as error:
+        raise RequestError(f"{str(error).rpartition('; ')[0]}; correct it") from error
+
+
+def _ftheta_record(spec: Any, given: Any) -> dict[str, Any]:
+    """The polynomials, and the linear term where there is one."""
+    record: dict[str, Any] = {
+        "reference_poly": given.reference_poly, "resolution": [spec.resolution_w, spec.resolution_h],
+        "pixeldist_to_angle_poly": list(given.pixeldist_to_angle_poly),
+        "angle_to_pixeldist_poly": list(given.angle_to_pixeldist_poly),
+    }  # fmt: skip
+    if given.HasField("linear_cde"):
+        record["linear_cde"] = [given.linear_cde.linear_c, given.linear_cde.linear_d, given.linear_cde.linear_e]
+    return record
 
 
 def _coefficients(given: Any, field: str, most: int) -> list[float]:
@@ -126,19 +130,42 @@ def _shutter(spec: Any) -> str:
 def _scaled(camera: Camera, height: int, width: int) -> Camera:
     """The same view in an image of another size."""
     across, down = width / camera.width, height / camera.height
-    return replace(
+    scaled = replace(
         camera, width=width, height=height,
         fx=camera.fx * across, cx=camera.cx * across, fy=camera.fy * down, cy=camera.cy * down,
     )  # fmt: skip
-
-
-def _check_folds(camera: Camera) -> None:
-    """RequestError where a pixel of the edge has no direction."""
-    u, v = (torch.linspace(0, size, 65, dtype=torch.float64) for size in (camera.width, camera.height))
-    edge = torch.cat([torch.cartesian_prod(u, v[::64]), torch.cartesian_prod(u[::64], v)])
-    xy = (edge - edge.new_tensor([camera.cx, camera.cy])) / edge.new_tensor([camera.fx, camera.fy])
-    off = (distort(camera, undistort(camera, xy)) - xy).abs().amax(1) * max(camera.fx, camera.fy)
-    if not bool((off < 0.01).all()):
+    if camera.lens == "ftheta" and across != down and any(camera.distortion[4:6]):
         raise RequestError(
-            "camera_intrinsics folds the image, so that pixels at its edge have no direction; correct its lens"
+            "an FTheta camera with a skewed linear term is rendered in its own aspect ratio only; ask for that"
         )
+    return scaled
+
+
+# ---- and back
+
+
+def _param(camera: Camera) -> dict[str, Any]:
+    """The model of the oneof with its field's name."""
+    if camera.lens == "ftheta":
+        return {"ftheta_param": _ftheta_param(camera)}
+    shared = {
+        "principal_point_x": camera.cx, "principal_point_y": camera.cy, "focal_length_x": camera.fx, "focal_length_y": camera.fy,
+    }  # fmt: skip
+    if camera.lens == "fisheye":
+        radial = (*camera.distortion, *[0.0] * _FISHEYE_COUNT)[:_FISHEYE_COUNT]
+        return {"opencv_fisheye_param": shared | {"radial_coeffs": radial, "max_angle": view_limits(camera)[1]}}
+    k1, k2, p1, p2, k3, *rest = (*camera.distortion, *[0.0] * 12)[:12]
+    lens = {"radial_coeffs": (k1, k2, k3, *rest[:3]), "tangential_coeffs": (p1, p2), "thin_prism_coeffs": rest[3:]}
+    return {PINHOLE: shared | lens}
+
+
+def _ftheta_param(camera: Camera) -> dict[str, Any]:
+    f, back, (d, e) = camera.fy, camera.distortion[6:], lens_numbers(camera).skew
+    forward = [0.0, f, *(f * a for a in camera.distortion[:4])]
+    kind = "PIXELDIST_TO_ANGLE" if back else "ANGLE_TO_PIXELDIST"
+    return {
+        "principal_point_x": camera.cx - 0.5, "principal_point_y": camera.cy - 0.5,
+        "reference_poly": number_of("FthetaPolynomial", kind), "angle_to_pixeldist_poly": forward,
+        "pixeldist_to_angle_poly": [0.0, *(b / f**k for k, b in enumerate(back, 1))] if back else [],
+        "max_angle": view_limits(camera)[1], "linear_cde": {"linear_c": camera.fx / f, "linear_d": d, "linear_e": e},
+    }  # fmt: skip

@@ -3,6 +3,7 @@
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.request import urlopen
 
@@ -15,10 +16,13 @@ from served import JPEG, PLANAR, TIME, image_request, on_path
 from tiny_capture import tiny_capture, tiny_scene
 
 from nurec_lite.capture.trajectory import frame_at, trajectory_of
+from nurec_lite.capture.types import Capture
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import to_picture
 from nurec_lite.geometry.se3 import matrix_to_quat
+from nurec_lite.output.sensors import with_sensor
 from nurec_lite.scene.scene import Scene
+from nurec_lite.service.cameras import spec_of
 from nurec_lite.service.client import Sensorsim
 from nurec_lite.service.messages import METHODS, SERVICES, message
 from nurec_lite.service.server import HEALTH
@@ -32,9 +36,9 @@ def picture(data: bytes) -> np.ndarray:  # [H, W, 3]
     return np.array(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
-def expected(scene: Scene, camera: str = "camera_0", time: float = TIME) -> np.ndarray:
+def expected(scene: Scene, camera: str = "camera_0", time: float = TIME, capture: Capture | None = None) -> np.ndarray:
     """What the renderer shows from the driven path, of an exposure that takes no time."""
-    capture = tiny_capture()
+    capture = capture or tiny_capture()
     frame = frame_at([f for f in capture.images if f.sensor == camera], trajectory_of(capture), time)
     still = {"time_start": time, "time_end": time} | {
         f"T_world_rig_{end}": trajectory_of(capture).at(time) for end in ("start", "end")
@@ -111,6 +115,14 @@ def test_the_trajectory_is_the_path_that_was_driven(client: Sensorsim) -> None:
 @pytest.mark.parametrize("camera", ["camera_0", "camera_1"])
 def test_an_image_from_the_path_is_what_the_renderer_shows(client: Sensorsim, camera: str) -> None:
     assert_shows(client.render_rgb(image_request(camera)).image_bytes, expected(tiny_scene(), camera))
+
+
+def test_an_image_through_a_fisheye_lens(client: Sensorsim) -> None:
+    own = tiny_capture().camera("camera_0")
+    camera = replace(own, lens="fisheye", fx=0.6 * own.fx, fy=0.6 * own.fy, distortion=(0.05, -0.01, 0.0, 0.0))
+    wanted = expected(tiny_scene(), capture=with_sensor(tiny_capture(), camera))
+    assert np.abs(wanted.astype(int) - expected(tiny_scene())).mean() > 5
+    assert_shows(client.render_rgb(image_request(camera_intrinsics=spec_of(camera))).image_bytes, wanted)
 
 
 def test_formats_hold_the_same_image(client: Sensorsim) -> None:

@@ -22,9 +22,56 @@ def read(spec: Any, height: int = 0, width: int = 0) -> Camera:
     return camera_of(spec, height, width, MOST, {OWN.name: OWN}, "own")
 
 
+LENSES = {
+    "plain": replace(OWN, distortion=()),
+    "rational": replace(OWN, distortion=(-0.1, 0.02, 1e-3, -2e-3, 1e-3, 0.05, 0.01, 1e-3)),
+    "prism": replace(OWN, distortion=(-0.1, 0.02, 1e-3, -2e-3, 1e-3, 0.05, 0.01, 1e-3, 1e-3, 2e-4, -1e-3, 1e-4)),
+    "fisheye": replace(OWN, lens="fisheye", distortion=(0.02, -0.01, 1e-3, -1e-4)),
+    "ftheta": replace(OWN, lens="ftheta", distortion=(0.01, -0.02, 1e-3, 0.0, 0.002, -0.001)),
+    "ftheta by its inverse": replace(
+        OWN, lens="ftheta", distortion=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+    ),
+}
+
+
 @pytest.mark.parametrize("shutter", SHUTTERS)
 def test_a_camera_goes_there_and_back(shutter: str) -> None:
     assert read(spec_of(replace(OWN, shutter=shutter))) == replace(OWN, shutter=shutter)
+
+
+@pytest.mark.parametrize("name", LENSES)
+@pytest.mark.parametrize("size", [(0, 0), (3 * OWN.height, 3 * OWN.width)])
+def test_a_lens_goes_there_and_back(name: str, size: tuple[int, int]) -> None:
+    """Points appear where they did, in an image of any size."""
+    camera, points = (
+        LENSES[name],
+        torch.tensor([[0.5, -0.2, 4.0], [-1.0, 0.4, 5.0], [0.0, 0.0, 2.0]], dtype=torch.float64),
+    )
+    found = read(spec_of(camera), *size)
+    assert found.lens == camera.lens
+    scale = found.width / camera.width
+    torch.testing.assert_close(
+        project_points(found, points)[0], scale * project_points(camera, points)[0], rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(("reference", "terms"), [(2, "angle_to_pixeldist_poly"), (1, "pixeldist_to_angle_poly")])
+def test_an_ftheta_camera_of_known_angles(reference: int, terms: str) -> None:
+    """A linear polynomial: so many pixels a radian, about a principal point that counts from the first pixel's centre."""
+    value = 30.0 if reference == 2 else 1 / 30
+    spec = other(
+        ftheta_param={
+            "principal_point_x": 1.5,
+            "principal_point_y": 1.0,
+            "reference_poly": reference,
+            terms: [0, value],
+        }
+    )
+    camera = read(spec)
+    pixels, _ = project_points(camera, torch.tensor([[1.0, 0.0, 1.0], [0.0, -1.0, 0.0]], dtype=torch.float64) * 7)
+    quarter = torch.pi / 4
+    wanted = torch.tensor([[2.0 + 30 * quarter, 1.5], [2.0, 1.5 - 60 * quarter]], dtype=torch.float64)
+    torch.testing.assert_close(pixels[0], wanted[0], rtol=0, atol=1e-4)
 
 
 def test_another_size_shows_the_same() -> None:
@@ -61,14 +108,21 @@ def other(**model: Any) -> Any:
     ("spec", "status", "sentence"),
     [
         (other(), "INVALID_ARGUMENT", "camera_intrinsics has no model"),
+        (other(ftheta_param={}), "INVALID_ARGUMENT", "reference_poly"),
+        (other(ftheta_param={"reference_poly": 2}), "INVALID_ARGUMENT", "ftheta_param"),
+        (other(ftheta_param={"reference_poly": 2, "angle_to_pixeldist_poly": [0, float("nan")]}), "INVALID_ARGUMENT", "not finite"),
+        (other(ftheta_param={"reference_poly": 1, "pixeldist_to_angle_poly": [0, -1]}), "INVALID_ARGUMENT", "does not rise"),
+        (other(opencv_fisheye_param={"radial_coeffs": [0] * 5}), "INVALID_ARGUMENT", "5 radial_coeffs, but may have 4"),
+        (other(opencv_fisheye_param={}), "INVALID_ARGUMENT", "focal length 0"),
+        (other(opencv_pinhole_param={}, bivariate_windshield_model_param={}), "UNIMPLEMENTED", "a windshield model"),
         (with_lens(radial_coeffs=[0.0] * 7), "INVALID_ARGUMENT", "has 7 radial_coeffs, but may have 6"),
         (with_lens(focal_length_x=float("inf")), "INVALID_ARGUMENT", "a number that is not finite"),
-        (with_lens(focal_length_x=0.0), "INVALID_ARGUMENT", "fx, fy = 0, .* must have positive ones"),
-        (with_lens(radial_coeffs=[-3.0]), "INVALID_ARGUMENT", "folds the image"),
+        (with_lens(focal_length_x=0.0), "INVALID_ARGUMENT", "_param has the focal length 0, 26.*; correct it$"),
+        (with_lens(radial_coeffs=[-3.0]), "INVALID_ARGUMENT", "fold"),
         (with_lens(shutter_type=9), "INVALID_ARGUMENT", "shutter_type is 9"),
         (with_lens(resolution_h=2000, resolution_w=2000), "RESOURCE_EXHAUSTED", "2000 x 2000 pixels is more than 1000000"),
     ],
-    ids=range(7),
+    ids=range(14),
 )  # fmt: skip
 def test_a_camera_that_is_not_rendered_is_refused(spec: Any, status: str, sentence: str) -> None:
     with pytest.raises(RequestError, match=sentence) as error:

@@ -67,7 +67,7 @@ KINDS: dict[str, Callable[[random.Random], Asked]] = {
     "no actor": lambda rng: ("NOT_FOUND", RENDER, image(dynamic_objects=[{"track_id": "car", "pose_pair": STILL}])),
     "no lidar": lambda rng: ("NOT_FOUND", LIDAR, lidar(lidar_config={"lidar_type": rng.randint(2, 99)})),
     "no call": lambda rng: ("UNIMPLEMENTED", f"/{SERVICES[0]}/{rng.randint(0, 9)}", b""),
-    "another lens": lambda rng: ("UNIMPLEMENTED INVALID_ARGUMENT", RENDER, image(camera_intrinsics={
+    "another lens": lambda rng: ("INVALID_ARGUMENT", RENDER, image(camera_intrinsics={
         "resolution_h": 4, "resolution_w": 4, "ftheta_param": {"max_angle": rng.random()}})),
 }  # fmt: skip
 CUT = ("cut call", "cut connection")  # which get no answer
