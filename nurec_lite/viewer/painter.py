@@ -163,7 +163,7 @@ def coloured(shown: str, maps: CameraMaps, camera: Camera) -> np.ndarray:  # [H,
         return _bytes(maps.opacity[..., None].expand(-1, -1, 3))
     if shown == "classes":
         assert maps.classes is not None
-        return class_colours()[maps.classes.cpu().numpy()]
+        return _chosen(class_colours(), maps.classes)
     return _bytes(maps.colour)
 
 
@@ -177,7 +177,16 @@ def _scaled(ranges: Tensor) -> np.ndarray:  # [H, W, 3] uint8
     """Ranges in 255 colours of their scale; NaN is black."""
     colours = np.append(RANGES.paint(np.linspace(0, FAR_M, 255)), np.zeros((1, 3), np.uint8), axis=0)
     number = torch.where(ranges.isnan(), 255, (ranges / FAR_M * 254).round().clamp(0, 254)).to(torch.uint8)
-    return colours[number.cpu().numpy()]
+    return _chosen(colours, number)
+
+
+def _chosen(
+    colours: np.ndarray,  # [256, 3] uint8
+    number: Tensor,  # [H, W] of a colour
+) -> np.ndarray:  # [H, W, 3]
+    """Each pixel's colour, chosen on the device."""
+    found: np.ndarray = torch.from_numpy(colours).to(number.device)[number.long()].cpu().numpy()
+    return found
 
 
 def _thinned(depth: Tensor) -> np.ndarray:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_each_browser_has_its_own_picture_of_its_own_shape(viewer: Viewer) -> No
         two.camera((0.0, 0.0, 1.5), (5.0, 0.0, 1.5), (0.5, -0.5, 0.5, -0.5), size=(50, 50))
         while (shape := pages[1].picture().shape)[0] != shape[1]:
             pass
+
+
+def test_ten_browsers_at_once_are_all_served(viewer: Viewer) -> None:
+    with ExitStack() as stack:
+        pages = [Page(stack.enter_context(browser(viewer.port)), 0.3 * k) for k in range(10)]
+        first = [page.picture() for page in pages]
+        for page in pages:
+            page.fly_to(6.0)
+        for page, seen in zip(pages, first, strict=True):
+            while np.abs(page.picture()[:4].astype(int) - seen[:4]).max() < 5:
+                pass
 
 
 def test_a_newer_checkpoint_appears_in_an_open_browser(viewer: Viewer, folder: Path) -> None:
