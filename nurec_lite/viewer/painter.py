@@ -153,9 +153,7 @@ def captured(capture: Capture, wish: FrameView) -> ImageFrame:
 
 def coloured(shown: str, maps: CameraMaps, camera: Camera) -> np.ndarray:  # [H, W, 3] uint8
     if shown == "range":
-        forward = pixel_directions(camera, maps.depth.dtype, maps.depth.device)[..., 2]
-        ranges = torch.where(maps.depth > 0, maps.depth / forward.clamp(min=1e-3), torch.nan)
-        return _scaled(ranges)
+        return _scaled(_ranges(maps.depth, camera))
     if shown == "normals":
         assert maps.normals is not None
         return _bytes(0.5 + 0.5 * maps.normals)
@@ -171,6 +169,11 @@ def _bytes(values: Tensor) -> np.ndarray:
     """Values from 0 to 1 as bytes, made on the device: a quarter of the numbers then goes to the host."""
     found: np.ndarray = (values.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
     return found
+
+
+def _ranges(depth: Tensor, camera: Camera) -> Tensor:  # [H, W] metres along the rays; NaN where there is no depth
+    forward = pixel_directions(camera, depth.dtype, depth.device)[..., 2].clamp(min=1e-3)
+    return torch.where(depth > 0, depth if camera.is_angular else depth / forward, torch.nan)
 
 
 def _scaled(ranges: Tensor) -> np.ndarray:  # [H, W, 3] uint8

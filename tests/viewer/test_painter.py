@@ -70,6 +70,22 @@ def test_the_lens_of_a_camera_fills_the_window_in_its_own_shape(run: Reconstruct
     assert_pictures_alike(found.image[:, 16:56], to_picture(expected.colour))
 
 
+@pytest.mark.parametrize("shown", ["colour", "range"])
+def test_a_fisheye_sees_behind_itself(run: Reconstruction, shown: str) -> None:
+    """A lens of 260 degrees: ranges are along the rays, also of rays that point backwards."""
+    own = tiny_capture().camera("camera_0")
+    wide = replace(own, name="wide", lens="fisheye", distortion=(0.0,) * 4, fx=17.6, fy=17.6)
+    there = replace(run, capture=replace(tiny_capture(), cameras=(*tiny_capture().cameras, wide)))
+    found = Painter(there).paint(request(lens="wide", aspect=40 / 24, shown=shown), 24).image
+    expected = interface(there).render(wide, place(), 0.4, seconds=0)
+    assert expected.colour is not None and expected.depth is not None
+    if shown == "colour":
+        assert_pictures_alike(found, to_picture(expected.colour))
+    else:
+        ranges = torch.where(expected.depth > 0, expected.depth, torch.nan).numpy()
+        assert np.abs(found.astype(int) - RANGES.paint(ranges).astype(int)).max() <= 4
+
+
 def test_a_frame_is_rendered_as_it_is_measured(run: Reconstruction) -> None:
     """With its own lens and both of its poses, of the size of the camera."""
     capture = tiny_capture()
