@@ -30,6 +30,7 @@ from nurec_lite.opt.all.fused_project import OnePass
 from nurec_lite.opt.lab.batch import launch_views
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import render
+from nurec_lite.splat.view_row import NUMBERS
 from nurec_lite.splat.views import CameraView
 from nurec_lite.training.stages import Stages
 
@@ -310,7 +311,7 @@ def test_torch_s_own_checks(n: int, stored: bool, own: bool, nudged: bool, devic
 
 
 WRONG: dict[str, dict[int, Any]] = {
-    "a row of views has shape": {2: [torch.zeros(62), torch.zeros(61)]},
+    "a row of views has shape": {2: [torch.zeros(NUMBERS), torch.zeros(NUMBERS - 1)]},
     "grad_accum has shape": {3: [torch.zeros(7), None]},
     "there are 2 views, but grad_accum, by_lidar": {4: [True]},
     "upstream has 3 tensors": {7: [None, None, None]},

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nurec_lite.native.inference import BatchedRenderer
 from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
+from nurec_lite.splat.view_row import NUMBERS
 
 
 @pytest.fixture(params=DEVICES)
@@ -110,8 +111,8 @@ def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
         "directions has 63 rows, but an image has 72": ("still camera", {"size": [9, 8, 8, 4]}),
         "fractions has shape": ("lidar", {"fractions": zeros(3)}),
         "sh_rest has 5 coefficients": ("still camera", {"sh_rest": zeros(20, 5, 3)}),
-        "rows of views is 0": ("lidar", {"views": zeros(0, 62)}),
-        "means has shape": ("lidar", {"views": zeros(3, 62)}),
+        "rows of views is 0": ("lidar", {"views": zeros(0, NUMBERS)}),
+        "means has shape": ("lidar", {"views": zeros(3, NUMBERS)}),
         "begins falls in row": ("lidar", {"begins": torch.tensor([0, 500, 400])}),
         "begins holds 9999": ("lidar", {"begins": torch.tensor([0, 5, 9999])}),
         "edges falls in row 2": ("lidar", {"edges": torch.tensor([0.1, 0.2, 0.15])}),

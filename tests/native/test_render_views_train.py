@@ -16,6 +16,7 @@ from torch import Tensor
 from nurec_lite.native import batched_views
 from nurec_lite.native.operators.render_views import NodeRotations, SavedViews, SceneArrays, SensorRays
 from nurec_lite.native.operators.shared import Outputs
+from nurec_lite.splat.view_row import NUMBERS
 
 LAST = ("targets", "size", "columns", "moving", "length", "room", "depth_bits")
 
@@ -134,7 +135,7 @@ def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
         "directions has 64 rows, but an image has 63": ("still camera", {"directions": zeros(64, 3)}),
         "targets has 126 rows, but a camera's rays have none": ("still camera", {"targets": zeros(126, 2)}),
         "targets has shape": ("lidar", {"targets": zeros(5, 2)}),
-        "rows of views is 0": ("lidar", {"views": zeros(0, 62)}),
+        "rows of views is 0": ("lidar", {"views": zeros(0, NUMBERS)}),
     }
 
 
