@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ByHand, Screen
 from tiny_capture import tiny_capture
+from viewer_doubles import ByHand, Screen
 
 from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.output.camera_path import Key
