@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from bundle_scenes import PLAN, driven
+from lenses import lens_view
 from look_scenes import SENSORS, View, ordered, scene_for, views_of
 from parity import DEVICES, Case, aimed, cast_view, rounding, run
 from parity import random_weights as weights_of
@@ -309,6 +310,13 @@ def test_what_hinders(device: torch.device) -> None:
     assert "gradients of rays" in str(
         batched_views.unsupported_reason([replace(views[0], T_world_sensor_start=start)], gaussians)
     )
+
+
+def test_other_lenses_are_rendered_one_by_one() -> None:
+    view = lens_view("fisheye")
+    plain = replace(view, camera=replace(view.camera, lens="pinhole", distortion=()))
+    assert batched_views.batch_key(view) != batched_views.batch_key(plain)
+    assert "the lens of a pinhole alone" in str(batched_views.unsupported_reason([view, view], []))
 
 
 def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,3 +106,13 @@ def test_wrong_arrays_are_refused(words: str) -> None:
 def test_wrong_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="nearest is 0, but must be above 0"):
         called("footprints", seen() | {"nearest": 0.0})
+
+
+def test_of_other_lenses_the_reference_has_them() -> None:
+    """A fisheye sees Gaussians that lie beside and behind it, too; pixels a metre fall with the distance."""
+    scene, first = store(tiny_state().scene, 300), tiny_capture().cameras[0]
+    lens = replace(first, lens="fisheye", distortion=(0.0,) * 4, fx=first.width / 3.5, fy=first.width / 3.5)
+    capture = replace(tiny_capture(), cameras=(lens, *tiny_capture().cameras[1:]))
+    images = [i for i, frame in enumerate(capture.images) if frame.sensor == lens.name][:2]
+    found = fused_footprints(scene, capture, images)
+    assert torch.equal(found, footprints(scene, capture, images)) and (found > 0).sum() > 0
