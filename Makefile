@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 PYTHON ?= python3
 ARGS ?=
+# cpu: PyTorch's build without CUDA
+TORCH ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -11,11 +13,16 @@ WORKERS ?= $(shell cores=$$(env -u OMP_NUM_THREADS nproc); echo $$((cores < 8 ? 
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SOURCES = $(shell find kernels -name "*.cu" -o -name "*.cuh" -o -name "*.h" -o -name "*.cpp")
 
+# nvcc as wheels where a GPU has no toolkit
+EXTRAS = dev$(shell [ -e /proc/driver/nvidia/version ] && [ "$(TORCH)" != cpu ] && [ -z "$(CUDA_HOME)" ] && [ ! -e /usr/local/cuda/bin/nvcc ] && ! command -v nvcc >/dev/null && echo ,cuda)
+PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile
+CPU_WHEELS = https://download.pytorch.org/whl/cpu
+
 # so that ninja, which compiles kernels, is found without activating the environment
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-all lint format figures clean
+.PHONY: help train test test-all lint format figures site clean
 
 help:  ## this list
 	@echo "make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -41,6 +48,10 @@ format: $(STAMP)  ## let ruff and clang-format rewrite what they can
 	@$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(SOURCES)
 
+site: $(STAMP)  ## build the documents as a site in build/site
+	@$(PIP) -q -c constraints.txt -e '.[site]'
+	@$(BIN)/mkdocs build -q
+
 figures: $(STAMP)  ## write benchmarks/figures.csv and the figures of README.md and docs/ from benchmarks/results
 	@$(BIN)/python scripts/figures.py
 
@@ -53,5 +64,6 @@ clean:  ## remove built files and caches (not .venv, not runs/)
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "make: installing nurec_lite and its dependencies into $(VENV) (minutes the first time)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	@if [ "$(TORCH)" = cpu ]; then $(PIP) -c constraints.txt torch --index-url $(CPU_WHEELS); fi
+	@$(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@

@@ -171,10 +171,12 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
             if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
                 with span("training and checkpoint"):
                     train(stages, state, out / CHECKPOINT)
+            metrics = _counters(state) | exchanged(stages)
+            if ranks.size > 1:
+                stages.close()  # NCCL waits for the end of all recorded steps that hold its messages
             ranks.leave()
             if not ranks.first:
                 return {}
-            metrics = _counters(state) | exchanged(stages)
             with span("measure"):
                 evaluation, problem = _measured(stages, state, left_out) if config.train.evaluate else (None, None)
             if evaluation is not None:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/licences.md"
 BEGIN, END = "<!-- begin: scripts/licences.py -->", "<!-- end -->"
 STATED_ELSEWHERE = {"gsplat": "Apache-2.0"}  # in the file LICENSE alone
+TOOLKIT = ("nvidia-cuda-", "nvidia-nvvm")  # NVIDIA's compiler, which the page names in words
 ALIASES = {
     "Apache 2.0": "Apache-2.0", "Apache Software License": "Apache-2.0", "MIT License": "MIT", "BSD License": "BSD",
     "3-Clause BSD License": "BSD-3-Clause", "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
@@ -24,7 +25,7 @@ ALIASES = {
 def pinned() -> dict[str, str]:
     """Versions by names, in the order of the file."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pairs = (line.split("==") for line in lines if line.strip() and not line.startswith("#"))
+    pairs = (line.split("==") for line in lines if line.strip() and not line.startswith(("#", *TOOLKIT)))
     return {name.strip(): version.strip() for name, version in pairs}
 
 

@@ -258,7 +258,7 @@ def _link_flags(tools: Toolchain) -> str:
         f"-L{_quoted(str(lib))} {_quoted(f'-Wl,-rpath,{lib}')} -ltorch -ltorch_cpu -lc10 -fopenmp -lm -l:libstdc++.so.6"
     )
     if tools.nvcc:
-        cuda = _quoted(str(tools.cuda_home / "lib64"))
+        cuda = _quoted(str(tools.cuda_lib))
         flags += f" -ltorch_cuda -lc10_cuda -L{cuda} -lcudart_static -ldl -lrt -lpthread"
     return flags
 

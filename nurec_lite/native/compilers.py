@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -30,6 +31,11 @@ class Toolchain:
     def cuda_home(self) -> Path:
         assert self.nvcc is not None
         return Path(self.nvcc).resolve().parents[1]
+
+    @property
+    def cuda_lib(self) -> Path:
+        """The toolkit's static libraries; wheels have them in lib, a system's toolkit in lib64."""
+        return self.cuda_home / ("lib" if (self.cuda_home / "lib/libcudart_static.a").is_file() else "lib64")
 
 
 def find_tools(architecture: str) -> Toolchain:
@@ -76,15 +82,23 @@ def _programs(words: Sequence[str]) -> int:
 
 
 def _find_nvcc() -> str:
-    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
-    found = [str(Path(home) / "bin/nvcc") for home in (*homes, "/usr/local/cuda") if home]
-    nvcc = next((path for path in found if Path(path).is_file()), shutil.which("nvcc"))
+    """CUDA_HOME and CUDA_PATH first, then pip's wheels, then the system's toolkit."""
+    named = [Path(home) for name in ("CUDA_HOME", "CUDA_PATH") if (home := os.environ.get(name))]
+    homes = (*named, *_wheels(), Path("/usr/local/cuda"))
+    nvcc = next((str(home / "bin/nvcc") for home in homes if (home / "bin/nvcc").is_file()), shutil.which("nvcc"))
     if nvcc is None:
         raise BuildError(
-            f"nvcc, which compiles the kernels for the GPU, is missing: install the CUDA toolkit {torch.version.cuda} "
-            "and set CUDA_HOME, or run with device=cpu or ops=reference"
+            f"nvcc, which compiles the kernels for the GPU, is missing: pip install 'nurec_lite[cuda]', or install the "
+            f"CUDA toolkit {torch.version.cuda} and set CUDA_HOME, or run with device=cpu or ops=reference"
         )
     return nvcc
+
+
+def _wheels() -> list[Path]:
+    """Folders into which the wheels nvidia-cuda-nvcc, -nvvm, -crt, -cccl and -runtime of torch's CUDA put a toolkit."""
+    spec = find_spec("nvidia")
+    major = str(torch.version.cuda).partition(".")[0]
+    return [Path(place) / f"cu{major}" for place in (spec and spec.submodule_search_locations) or ()]
 
 
 def host_flags(tools: Toolchain) -> list[str]:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from small_kernels import COMPILER, answer, script, small_kernels
 
 from nurec_lite.native import build
@@ -83,3 +84,34 @@ def test_nvcc_calls_the_compiler_itself(
     words = [word.format(tmp_path) for word in expected]
     assert build.host_flags(tools) == words
     assert f"nvcc {shlex.join(words)} -gencode" in build.ninja_file(tools, tmp_path / LIBRARY)
+
+
+def toolkit(home: Path) -> Path:
+    """A folder with a program nvcc, as a toolkit or pip's wheels lay it out."""
+    script(home / "bin/nvcc", "exit 0")
+    (home / "lib").mkdir()
+    (home / "lib/libcudart_static.a").touch()
+    return home
+
+
+def test_nvcc_of_pips_wheels_is_found_before_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = toolkit(tmp_path / "site/nvidia/cu13")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    tools = build.find_tools("90")
+    assert tools.nvcc == str(home / "bin/nvcc") and tools.cuda_home == home and tools.cuda_lib == home / "lib"
+
+
+def test_a_named_toolkit_comes_before_wheels_and_wheels_of_another_cuda_are_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    toolkit(tmp_path / "site/nvidia/cu13")
+    named = toolkit(tmp_path / "own")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    assert build.find_tools("90").cuda_home != tmp_path / "site/nvidia/cu13"
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setenv("CUDA_HOME", str(named))
+    assert build.find_tools("90").cuda_home == named

@@ -120,6 +120,7 @@ class CudaGraph:
             log.info(
                 "cuda_graph: %d of %d steps were launched, of %d recordings", self.launched, self.steps, self.recorded
             )
+        self.launched = 0
         self._steps.clear()
         self._recorder, self._store = None, ()
 

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# docker build -t nurec_lite .
+# docker run --gpus all -v "$PWD/runs:/nurec_lite/runs" nurec_lite -m nurec_lite.train out=runs/mine
+FROM python:3.12-slim
+RUN apt-get update && apt-get install -y --no-install-recommends g++ git && rm -rf /var/lib/apt/lists/*
+WORKDIR /nurec_lite
+COPY . .
+RUN pip install --no-cache-dir -c constraints.txt -e '.[cuda]'
+ENTRYPOINT ["python"]
+CMD ["-m", "nurec_lite.train", "--help"]
