@@ -2,6 +2,7 @@
 """Errors that the user can mend."""
 
 import errno
+import os
 from pathlib import Path
 
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOMEM)  # what may be over after a while
@@ -36,8 +37,17 @@ class OutputError(UserError):
         return isinstance(self.__cause__, OSError) and self.__cause__.errno in _PASSING
 
 
+def overlong(error: OSError) -> ConfigError | None:
+    """The sentence for a name that is longer than the file system takes; None for another error."""
+    if error.errno != errno.ENAMETOOLONG:
+        return None
+    return ConfigError(
+        f"{error.filename}: a name in this path is longer than the file system takes; choose a shorter one"
+    )
+
+
 def unwritable(path: Path, cause: OSError) -> OutputError:
-    kept = "what was there before is kept" if path.exists() else "nothing was left there"
+    kept = "what was there before is kept" if os.path.lexists(path) else "nothing was left there"
     return OutputError(
         f"{path} cannot be written ({cause.strerror or cause}); free some space or choose another place ({kept})"
     )

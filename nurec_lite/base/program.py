@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from nurec_lite.base.beginning import begun
-from nurec_lite.base.errors import UserError
+from nurec_lite.base.errors import UserError, overlong
 from nurec_lite.base.texts import printable
 
 
@@ -23,12 +23,16 @@ class Parser(argparse.ArgumentParser):
 
 @contextmanager
 def told() -> Iterator[None]:
-    """UserError ends the program."""
+    """UserError, and a name that is too long, end the program."""
     begun()
     try:
         yield
     except UserError as error:
         fail(str(error))
+    except OSError as error:
+        if (sentence := overlong(error)) is None:
+            raise
+        fail(str(sentence))
 
 
 def fail(sentence: str) -> NoReturn:

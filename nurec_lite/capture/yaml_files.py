@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """YAML files of a recording: of a bounded size, without references that make them grow, with numbers that are floats, too."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from nurec_lite.capture.files import read_text, short
 from nurec_lite.capture.types import CaptureError
 
 MOST_BYTES = 1 << 20
+_NULL = "tag:yaml.org,2002:null"
 
 
 class YamlLoader(yaml.SafeLoader):
@@ -24,6 +26,9 @@ def _whole(loader: YamlLoader, node: Any) -> int:
 
 
 YamlLoader.add_constructor("tag:yaml.org,2002:int", _whole)
+YamlLoader.add_implicit_resolver(  # YAML 1.1 takes 1e-3 for a text, since it has no point or no sign after the e
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+\Z"), list("-+.0123456789")
+)
 
 
 class NamesLoader(YamlLoader):
@@ -39,7 +44,7 @@ class NamesLoader(YamlLoader):
         for key, value in node.value:
             if key.value in self.names:
                 for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                    if isinstance(one, yaml.ScalarNode) and one.value:
+                    if isinstance(one, yaml.ScalarNode) and one.value and one.tag != _NULL:
                         one.tag = "tag:yaml.org,2002:str"
         return super().construct_mapping(node, deep)
 

@@ -18,7 +18,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from nurec_lite.base.beginning import begun
-from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.errors import ConfigError, UserError, overlong
 from nurec_lite.base.paths import resource
 from nurec_lite.base.place import hush, place_of, prints
 from nurec_lite.base.progress import interrupt_on_signals
@@ -87,6 +87,8 @@ def in_our_words(verb: str) -> Iterator[None]:
         AttributeError,
         TypeError,
     ) as error:  # as Hydra raises for `opt=5`, or for a name that is too long
+        if isinstance(error, OSError) and (sentence := overlong(error)):
+            raise sentence from error
         if not _raised_by_hydra(error):
             raise
         raise ConfigError(_sentence(verb, error)) from error

@@ -15,7 +15,7 @@ from nurec_lite.base.names import name_flaw
 from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text, in_words
 from nurec_lite.capture.files import short
 from nurec_lite.capture.types import Capture
-from nurec_lite.capture.yaml_files import read_yaml
+from nurec_lite.capture.yaml_files import NamesLoader, read_yaml
 from nurec_lite.geometry.camera import SHUTTERS, Camera, lens_flaw
 from nurec_lite.geometry.lens import COEFFICIENTS, LENSES
 from nurec_lite.geometry.lidar import Lidar
@@ -50,9 +50,13 @@ _LISTS = {
 KINDS: dict[str, dict[str, Bound]] = {"camera": _CAMERA, "lidar": _LIDAR}
 
 
+class _Loader(NamesLoader):
+    names = ("name", "relative_to")
+
+
 def read_sensor(path: Path, capture: Capture) -> NovelSensor:
     """The sensor of a file; ConfigError with one sentence for what is wrong with it."""
-    value = read_yaml(path, REMEDY)
+    value = read_yaml(path, REMEDY, _Loader)
     if not isinstance(value, dict):
         raise ConfigError(f"{path} must hold keys and values; {REMEDY}")
     kind = _checked(path, "", {"kind": value.get("kind")}, {"kind": OneOf(tuple(KINDS))})["kind"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.output.sensor_file import read_sensor
@@ -27,8 +28,17 @@ def patterns(
 ) -> dict[int, NovelSensor]:
     """The lidars by their lidar_type."""
     named = {ENUMS["LidarType"].index(lidar.sensor.name): lidar for lidar in (_pandar128(), _at128())}
-    own = {FIRST_OWN + k: read_sensor(Path(file).expanduser(), capture) for k, file in enumerate(files)}
+    own = {FIRST_OWN + k: _own(Path(file).expanduser(), capture) for k, file in enumerate(files)}
     return named | own
+
+
+def _own(file: Path, capture: Capture) -> NovelSensor:
+    sensor = read_sensor(file, capture)
+    if not isinstance(sensor.sensor, Lidar):
+        raise ConfigError(
+            f"{file} describes a camera, but patterns takes lidars; leave it out, since requests describe their own cameras"
+        )
+    return sensor
 
 
 def lidar_of(known: dict[int, NovelSensor], number: int) -> NovelSensor:

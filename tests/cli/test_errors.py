@@ -196,6 +196,7 @@ def test_a_checkpoint_of_another_capture(shell: Shell, trained: Path, tmp_path: 
         ("pack", ["qality=3"], r"Key 'qality' not in 'PackConfig'; did you mean quality\?"),
         ("pack", ["quality=0"], r"quality is 0, but must lie between 1 and 100"),
         ("pack", ["data=pack"], r"data\.root is missing: name the pack"),
+        ("train", ["out=/" + "a" * 300], r"a name in this path is longer than the file system takes; choose a shorter one"),
     ],
 )  # fmt: skip
 def test_a_mistaken_command_line(shell: Shell, tmp_path: Path, verb: str, arguments: list[str], pattern: str) -> None:

@@ -44,6 +44,14 @@ def rays(sensor: NovelSensor) -> Any:
 # ---- what keys mean
 
 
+def test_numbers_with_an_exponent_are_numbers_and_names_stay_texts(tmp_path: Path) -> None:
+    text = "{kind: camera, name: 1e3, width: 20, height: 10, fx: 12e0, distortion: [1e-3, -2E-4, 0, 0, .5e-3], mounting: {}}"
+    camera = made(tmp_path, text).sensor
+    assert isinstance(camera, Camera) and camera.name == "1e3"
+    assert camera.distortion == (1e-3, -2e-4, 0, 0, 5e-4) and camera.fx == 12
+    assert made(tmp_path, text.replace("1e3", "007")).sensor.name == "007"
+
+
 def test_beams_steps_rate_and_direction(tmp_path: Path) -> None:
     sensor = made(tmp_path, LIDAR | {"rate_hz": 20, "first_azimuth_deg": 90, "clockwise": False, "max_range_m": 50})
     assert isinstance(sensor.sensor, Lidar) and sensor.sensor.max_range == 50

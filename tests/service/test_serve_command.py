@@ -20,13 +20,14 @@ import pytest
 from PIL import Image
 from served import JPEG, image_request, service_of, tiny_run
 from test_calls import picture, refused
-from tiny_capture import tiny_scene
+from tiny_capture import tiny_capture, tiny_scene
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.paths import PACKAGE
 from nurec_lite.config import ServeConfig
 from nurec_lite.serve import serve, with_runs
 from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.lidars import patterns
 from nurec_lite.service.server import HEALTH
 from nurec_lite.service.worker import Worker
 
@@ -86,6 +87,12 @@ def test_what_keeps_it_from_starting_is_a_sentence(run: Path, keys: dict[str, An
     with pytest.raises(UserError, match=sentence):
         service_of(*[] if "runs" in keys else [run], **keys)
     assert threading.active_count() == before
+
+
+def test_a_camera_is_no_pattern(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("{kind: camera, name: own, width: 9, height: 6, fx: 6, mounting: {}}")
+    with pytest.raises(UserError, match=r"own\.yaml describes a camera, but patterns takes lidars; leave it out"):
+        patterns([str(tmp_path / "own.yaml")], tiny_capture())
 
 
 def test_ports_that_are_taken_are_refused(run: Path) -> None:

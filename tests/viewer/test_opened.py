@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
-from nurec_lite.base.errors import UserError
+from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.folders import LOCK
 from nurec_lite.capture.digest import digest_of
 from nurec_lite.config import DataConfig
@@ -41,6 +41,16 @@ def opened(folder: Path, *arguments: str) -> Run:
 def test_a_run_stands_without_a_key() -> None:
     assert with_run(["runs/mine", "port=9", "data.root=x"]) == ['checkpoint="runs/mine"', "port=9", "data.root=x"]
     assert with_run(["a=b/run"]) == ['checkpoint="a=b/run"']
+    assert with_run(["hieght=3", "dta.root=a/b"]) == [
+        "hieght=3",
+        "dta.root=a/b",
+    ]  # refused later, with the key that is meant
+
+
+@pytest.mark.parametrize("second", ["runs/b", "checkpoint=runs/b"])
+def test_two_runs_are_refused(second: str) -> None:
+    with pytest.raises(ConfigError, match="runs/a and runs/b are 2 runs, but the viewer shows one"):
+        with_run(["runs/a", second])
 
 
 def test_a_newer_checkpoint_is_loaded_once(folder: Path) -> None:
