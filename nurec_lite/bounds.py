@@ -156,7 +156,7 @@ BOUNDS: dict[str, Bound] = {
 
 def check_values(
     values: Mapping[str, Any],  # nested, as `asdict` of a configuration gives it
-    classes: Collection[type],  # dataclasses whose keys are known
+    classes: Collection[type],  # dataclasses of known keys
 ) -> None:
     """BoundError for the first key that is unknown, of a wrong type, or out of its range."""
     hints = refuse_unknown(values, classes)

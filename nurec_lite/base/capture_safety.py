@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-HOST_READS = (  # operations whose result, or its size, the host must know
+HOST_READS = (  # the host must know their result, or its size
     "_local_scalar_dense",
     "nonzero",
     "masked_select",

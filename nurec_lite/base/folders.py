@@ -92,7 +92,7 @@ def take(
     if by is None:
         _check_empty(folder)
     elif by != verb and RUN in (by, verb):
-        what = "a run, whose files would be replaced" if by == RUN else f"results of {by}"
+        what = "a run, and would lose its files" if by == RUN else f"results of {by}"
         raise FolderError(f"{folder} holds {what}; {ANOTHER}")
     _check_names(folder, names, listed)
     for place in (folder, folder / PICTURES):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder that belongs to one process at a time. The lock is the kernel's, so that no process leaves it behind however it ends."""
+"""A folder that belongs to one process at a time. The lock is the kernel's: it ends with its process, in any case."""
 
 import fcntl
 import logging

@@ -57,7 +57,7 @@ def clashes(names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _stems(name: str) -> Iterator[str]:
-    """Names whose file names this one may be."""
+    """Names that may have this file name."""
     found = _LABEL.fullmatch(name)
     for stem in (name, found["stem"]) if found else (name,):
         if stem != name:

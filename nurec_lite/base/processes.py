@@ -27,7 +27,7 @@ from nurec_lite.base.errors import UserError
 WAIT = 1.0  # seconds between two looks at a process that owes what is needed now
 PATIENCE = 30  # looks after which a silent process is given up; a loaded machine decodes an image in a fraction of this
 STOPPED = 3  # looks after which a stopped process is given up
-MOST = 10  # processes that are replaced; a machine that ends more has no room for them
+MOST = 10  # processes that are replaced; a machine that ends more lacks memory for them
 _PR_SET_PDEATHSIG = 1
 _ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 log = logging.getLogger("nurec_lite")

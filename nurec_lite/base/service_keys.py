@@ -13,7 +13,7 @@ class ServiceKeys:
     tls_certificate: str | None = None  # PEM file of the server's certificate; null: no encryption
     tls_key: str | None = None  # PEM file of its key
     tls_clients: str | None = None  # PEM file of who signs clients' certificates; null: any client may call
-    loaded: int = 100  # scenes that stay loaded; with more runs the one that was not asked for longest makes room
+    loaded: int = 100  # scenes that stay loaded; with more runs the least recently used is unloaded
     unlisted: str = "absent"  # moving actors that a request does not name: absent, or recorded, where they were driven
     edits: str | None = None  # YAML file: actors removed, moved, on other paths, copied (docs/editing.md)
     patterns: list[str] = field(default_factory=list)  # YAML files of lidars, which are lidar_type 100, 101, ...

@@ -81,7 +81,7 @@ def _text(path: str) -> str:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes temporary files in `folder` whose makers are gone."""
+    """Removes temporary files in `folder` if the process that made them is gone."""
     try:
         names = [entry.name for entry in os.scandir(folder)]
     except OSError:  # it is not there
@@ -107,7 +107,7 @@ def _gone(path: Path, host: str, boot: str, namespace: str, process: str, start:
 
 
 def _unlocked(path: Path, before: float = float("inf")) -> bool:
-    """Whether it is a regular file, last written `before` that time, whose lock nobody holds."""
+    """Whether it is a regular file, last written `before` that time, and not locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -205,5 +205,5 @@ def timed(
     if launched:
         log.info("train.timing: %d steps launched as a graph, by %s\n%s", launched[0].steps, clock, table(launched))
     if plain:
-        between = " run without the graph between them, whose ranges it has not," if launched else ""
+        between = " run without the graph between them, since it hides their ranges," if launched else ""
         log.info("train.timing: %d steps%s by %s, %s\n%s", plain[0].steps, between, clock, left_out, table(plain))

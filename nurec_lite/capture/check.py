@@ -232,7 +232,7 @@ def _track_flaws(capture: Capture) -> Iterator[str]:
         if not positive[k]:
             yield f"{called} has a size that is not positive"
         if not all(turned[rows]):
-            yield f"{called} has a quaternion whose length is not 1"
+            yield f"{called} has a quaternion of a length other than 1"
         if not all(a < b for a, b in pairwise(keys)):
             yield f"{called} has times that do not increase"
         if keys[-1] < first or keys[0] > last:

@@ -31,7 +31,7 @@ _LEAST = 1e-15  # of a difference of features, whose root is taken
 
 def flip(
     rendered: Tensor,  # [H, W, 3] sRGB, 0 to 1
-    target: Tensor,  # [H, W, 3] likewise, on the same device
+    target: Tensor,  # [H, W, 3] 0 to 1, on the same device
     pixels_a_degree: float = PIXELS_A_DEGREE,
 ) -> Tensor:  # [H, W] 0 to 1
     both = torch.stack([target, rendered]).float().movedim(-1, 1)  # [2, 3, H, W]

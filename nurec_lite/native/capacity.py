@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity of a view's lists before their length is known.
 
-What is sorted and read of lists is what they hold, so that room costs memory; a new size costs more where work is recorded for each.
+Only entries are sorted and read, so unused capacity costs memory alone; a new size costs more where work is recorded for each.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from collections import deque
 from nurec_lite.splat.views import CameraView, LidarView
 
 RECENT_LISTS = 256  # lists of a kind of views whose lengths are remembered
-SHRINK_FROM = 2  # a room is too large from so many times on what it would be given anew
+SHRINK_FROM = 2  # a capacity is too large at this many times what is needed now
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
 

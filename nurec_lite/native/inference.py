@@ -32,11 +32,11 @@ from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
 Rendering = CameraImage | LidarReturns
-Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and [2] int64 room that their lists need
+Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and [2] int64 capacity that their lists need
 Capacities = tuple[int, int]  # Gaussians seen, and entries
-SLACK = 1.25  # room over what a launch of the same views needed
+SLACK = 1.25  # capacity relative to what a launch of the same views needed
 MAX_CAPACITY = 1 << 31  # as the operator takes it
-UNLIMITED = (-1, -1)  # room for whatever there is, which the host waits to know
+UNLIMITED = (-1, -1)  # the host waits for the true number of entries
 MAX_SPLIT_TILES = (
     20_000  # warp tiles; with fewer a launch would wait for its longest lists, so these are cut into segments
 )
@@ -87,7 +87,7 @@ class BatchedRenderer:
         return found
 
     def _rendered(self, scene: Scene, views: Sequence[AnyView]) -> Sequence[Rendering]:
-        """Again with more room where that of the last launch was too small."""
+        """Again with more capacity if that of the last launch was too small."""
         self._remember(scene)
         key = views[0].sensor.name, len(views), len(scene.gaussians)
         capacity = self._capacities.get(key, UNLIMITED)

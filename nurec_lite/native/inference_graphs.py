@@ -45,7 +45,7 @@ class Kept:
 
 
 class InferenceGraphs:
-    """Recordings by sensor, size, and room of lists."""
+    """Recordings by sensor, size, and capacity of lists."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], Kept] = {}  # the least recently used first

@@ -100,7 +100,7 @@ def _painted(
     scene: Scene,
     values: Tensor,  # [N, 3] 0 to 1
 ) -> Scene:
-    """The scene whose Gaussians have these values as colours, before a black sky."""
+    """The scene with these values as colours of its Gaussians, and a black sky."""
     g = scene.gaussians
     sh0 = ((values - 0.5) / DEGREE_0).to(g.sh0.dtype)[:, None]
     painted = replace(g, sh0=sh0.contiguous(), sh_rest=torch.zeros_like(g.sh_rest))

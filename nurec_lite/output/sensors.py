@@ -13,7 +13,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 
 S = TypeVar("S", Camera, Lidar)
-REVOLUTION_S = 0.1  # seconds, of a lidar whose rate is not known
+REVOLUTION_S = 0.1  # seconds, of a lidar of unknown rate
 WHOLE = (-math.pi, math.pi)
 
 
@@ -69,7 +69,7 @@ def sensors_of(capture: Capture) -> tuple[Camera | Lidar, ...]:
 
 
 def with_sensor(capture: Capture, sensor: Camera | Lidar) -> Capture:
-    """The capture whose sensor of that name is this one, which is the last one if the name is new."""
+    """The capture with this sensor: it replaces the one of its name, or comes last if the name is new."""
     if isinstance(sensor, Camera):
         return replace(capture, cameras=_with(capture.cameras, sensor))
     return replace(capture, lidars=_with(capture.lidars, sensor))

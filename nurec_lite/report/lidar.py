@@ -55,7 +55,7 @@ def range_maps(drawn: DrawnSweep) -> list[Map]:
 def from_above(
     drawn: DrawnSweep,
 ) -> tuple[np.ndarray, float]:  # [CELLS, CELLS, 3] uint8, metres from the middle to an edge
-    """Measured and rendered points in the lidar's frame, ahead on top. Points of both whose cells touch count as equal."""
+    """Measured and rendered points in the lidar's frame, ahead on top. A measured and a rendered point in touching cells count as equal."""
     returned, ranges, median, seen = _ranges(drawn)
     directions = drawn.sweep.directions.numpy()
     flat = np.linalg.norm(directions[returned, :2], axis=1) * ranges[returned]

@@ -19,7 +19,7 @@ from nurec_lite.config import Config, EvaluateConfig, to_config, to_dict
 
 @dataclass(frozen=True)
 class Change:
-    """A key whose value is not the default."""
+    """A key with a value other than the default."""
 
     key: str
     value: Any

@@ -89,7 +89,7 @@ class Actors:
     # ---- copies
 
     def _named(self, objects: Iterable[Placed]) -> dict[str, Placed]:
-        """Objects by the ids of the rendered scene's tracks; makes room for copies that it lacks."""
+        """Objects by the ids of the rendered scene's tracks; adds slots for copies that it lacks."""
         named, used = {}, Counter[str]()
         for one in objects:
             source = _source(one.track)
@@ -129,7 +129,7 @@ class Actors:
 
 
 def _source(track: str) -> str:
-    """The actor whose Gaussians are shown: the track itself, or what it is a copy of."""
+    """The actor that gives the Gaussians: the track itself, or the original of a copy."""
     return track.rpartition(SEPARATOR)[2]
 
 

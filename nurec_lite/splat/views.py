@@ -46,7 +46,7 @@ class View:
     row: Tensor | None = field(default=None, kw_only=True)
     middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device
     # [6] float32 turning and motion of the sensor in its own axes, radians and metres a second, by which its clock's offset is learned;
-    # None: it has none, as a lidar, whose clock is the rig's
+    # None: it has none, as a lidar, since its clock is the rig's
     velocity: Tensor | None = field(default=None, kw_only=True)
     # [6] a rotation vector and a translation that the poses hold already, in the world's axes about the sensor; only its gradient counts
     pose_delta: Tensor | None = field(default=None, kw_only=True)

@@ -21,7 +21,7 @@ from nurec_lite.geometry.se3 import quat_normalize, quat_rotate
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 
 DEAD_OPACITY = 0.005
-INVISIBLE = 1e-6  # opacity that no ray responds to, and whose logarithm is finite
+INVISIBLE = 1e-6  # opacity that no ray responds to, with a finite logarithm
 MAX_COPIES = 51  # of one Gaussian in one relocation; the sums below stay exact in double precision
 
 

@@ -101,7 +101,7 @@ def _paths(out: Path, *names: str) -> list[Path]:
 def refuse_run(out: str) -> None:
     """FolderError where the results of another verb would lie among those of a run, whatever its version."""
     if out and (Path(out) / CHECKPOINT).exists():
-        raise FolderError(f"{out} holds a run, whose files would be replaced; {ANOTHER}")
+        raise FolderError(f"{out} holds a run, and would lose its files; {ANOTHER}")
 
 
 def _same(a: Path, b: Path) -> bool:

@@ -76,7 +76,7 @@ class History:
     worse: bool = False  # range errors are far beyond those of the first steps
 
     def trouble(self) -> tuple[int, str] | None:
-        """The first step of those that were read whose figures are not finite or much worse than at the start, and what is wrong."""
+        """The first step read with figures that are not finite or much worse than at the start, and what is wrong."""
         return self._trouble
 
     def forgive(self, step: int) -> None:

@@ -134,7 +134,7 @@ def save(state: TrainState, path: Path, write: Callable[[Callable[[], None]], No
 
 
 def _save_or_later(state: TrainState, checkpoint: Path) -> None:
-    """A disk that is full has room again when the next one is due, perhaps."""
+    """A full disk may have space again when the next one is due."""
     try:
         save(state, checkpoint)
     except OutputError as error:

@@ -28,7 +28,7 @@ def out_of_memory(error: BaseException) -> bool:
 def smaller(
     config: Config,
     gaussians: int | None,  # of the scene that did not fit; None: it could not even be made
-    resumed: bool,  # whether it goes on from a checkpoint, whose model stays
+    resumed: bool,  # whether it continues from a checkpoint, and keeps that model
 ) -> tuple[Config, str]:
     """A configuration that needs less, and what it changes, in words."""
     rays, model = max(64, config.train.lidar_rays // 2), config.model

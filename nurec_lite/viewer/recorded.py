@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A drive whose files are gone, as a checkpoint remembers it: sensors, times and poses, but neither images nor measured ranges."""
+"""A drive without its files, as a checkpoint remembers it: sensors, times and poses, but neither images nor measured ranges."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -27,6 +27,6 @@ class Request:
     aspect: float  # width over height
     time: float  # seconds of the drive
     shown: str = SHOWN[0]
-    lens: str | None = None  # name of the camera whose lens is used; None: a pinhole, as the browser has it
+    lens: str | None = None  # name of the camera that gives the lens; None: a pinhole, as the browser has it
     edits: Edits = field(default_factory=Edits)
     frame: FrameView | None = None  # instead of pose, lens and time

@@ -189,7 +189,7 @@ def test_both_kinds_are_printed_and_written(clock: Clock, tmp_path: Path, caplog
             with span("step"), span("graph" if k % 2 else "load"):
                 clock.pass_ms(1)
     assert "2 steps launched as a graph, by the host's clock" in caplog.text
-    assert "1 steps run without the graph between them, whose ranges it has not, by the host's clock" in caplog.text
+    assert "1 steps run without the graph between them, since it hides their ranges, by the host's clock" in caplog.text
     rows = list(csv.DictReader((tmp_path / "timing.csv").open()))
     assert [(row["range"], row["kind"]) for row in rows] == [
         ("step", "graph"), ("step/graph", "graph"), ("step", "plain"), ("step/load", "plain"),

@@ -120,7 +120,7 @@ MIRROR = pose(0) @ torch.diag(torch.tensor([1.0, 1.0, -1.0, 1.0], dtype=torch.fl
         (tracks(offsets=(0, 3)), "tracks.offsets must rise from 0 to 3, the number of keyframes, with 3 entries"),
         (tracks(offsets=()), "tracks.offsets must rise from 0 to 3"),
         (tracks(offsets=(1, 2, 3)), "tracks.offsets must rise from 0 to 3"),
-        (tracks(quaternions={2: 0.0}), r"track a \(Tram\) has a quaternion whose length is not 1"),
+        (tracks(quaternions={2: 0.0}), r"track a \(Tram\) has a quaternion of a length other than 1"),
         (tracks(times={1: 0.1}), r"track 7 \(Car\) has times that do not increase"),
         (tracks(margin=math.nan), "tracks.margin is nan s"),
         (tracks(times={2: 9.0}), r"track a \(Tram\) lasts from 9 s to 9 s, where no frame of the capture is"),

@@ -95,7 +95,7 @@ def test_an_image_that_cannot_be_read_is_a_verdict(
 def test_a_folder_with_a_run_is_refused(shell: Shell, tiny_pack: Path, trained: Path) -> None:
     before = names(trained.parent)
     ended = shell("inspect", "data=pack", f"data.root={tiny_pack}", f"out={trained.parent}")
-    assert_mendable(ended, r"holds a run, whose files would be replaced; give another folder")
+    assert_mendable(ended, r"holds a run, and would lose its files; give another folder")
     assert names(trained.parent) == before
 
 

@@ -141,7 +141,7 @@ def test_the_folder_of_a_run_is_no_other_verb_s(shell: Shell, original: Path, tr
     before = contents(trained.parent)
     given = arguments(verb, original, trained)[0]
     assert_mendable(
-        shell(verb, *given, f"out={trained.parent}"), "holds a run, whose files would be replaced; give another folder"
+        shell(verb, *given, f"out={trained.parent}"), "holds a run, and would lose its files; give another folder"
     )
     assert contents(trained.parent) == before
 

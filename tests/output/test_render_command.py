@@ -77,10 +77,7 @@ def test_the_folder_of_a_run_is_refused(call: Call, tmp_path: Path, capsys: pyte
     """Its config.yaml would be replaced."""
     assert call("times=0.45", f"out={tmp_path / 'run'}") == 2
     said = capsys.readouterr().err
-    assert (
-        f"error: {tmp_path / 'run'} holds a run, whose files would be replaced; give another folder by out=FOLDER"
-        in said
-    )
+    assert f"error: {tmp_path / 'run'} holds a run, and would lose its files; give another folder by out=FOLDER" in said
     assert names(tmp_path / "run") == ["checkpoint.pt", "history.csv"]
 
 

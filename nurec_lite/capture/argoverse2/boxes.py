@@ -35,7 +35,7 @@ def read_tracks(
     table = read_feather(path, COLUMNS, empty=True)
     sizes = torch.stack([torch.from_numpy(table[name]) for name in SIZE], dim=1)
     if not bool(((sizes > 0) & (sizes < 100)).all()):
-        raise CaptureError(f"{path} has boxes whose sizes are no metres above 0; {REMEDY}")
+        raise CaptureError(f"{path} has boxes with sizes that are not above 0 m; {REMEDY}")
     if not len(sizes):
         return Tracks.empty()
     T_rig_box, stamps = poses_of(table, path), seconds_of(log, table["timestamp_ns"])

@@ -21,7 +21,7 @@ GROUPS = 8  # of views: what one of them left out changes says how sure a figure
 FASTEST = 1.0  # metres a second: of a slower vehicle nothing tells the time
 VARIES = 1.3  # times the speed of the slower images that the faster ones have at least, for the speed to tell anything
 HALF = 3  # images of each half
-STRONGEST = 6.0  # of an edge whose mean is 1: a stronger one counts no more
+STRONGEST = 6.0  # of an edge, relative to the mean edge: a stronger one counts no more
 FARTHEST = 12.0  # degrees
 DEGREES = torch.arange(-8, 9) * 0.1
 SECONDS = torch.arange(-10, 11) * 0.01
@@ -77,7 +77,7 @@ def _scores(
 def _of_one_size(
     found: list[Tensor],  # [T, K] or [T, 1]
 ) -> Tensor:  # [V, T, K], or [V, T, 1] where too few images tell the time
-    """Scores of one size. A standing camera sees the same at every offset of its clock, so its images tell turns alone."""
+    """Scores of one size. A camera at rest sees the same at every clock offset, so its images show rotations alone."""
     moving = [scores for scores in found if scores.shape[1] > 1]
     standing = [scores for scores in found if scores.shape[1] == 1]
     if len(moving) >= VIEWS:

@@ -57,7 +57,7 @@ class Convention:
     posed: Tensor  # [m, 4, 4] T_a_b of the lidar, of each motion
     corrected: Callable[[Capture], Capture]
     penalty: float = 0.0
-    lidar: str | None = None  # whose mounting or rays are wrong; None: the poses
+    lidar: str | None = None  # with a wrong mounting or wrong rays; None: the poses are wrong
     mirrors: bool = False
     within: float = math.nan  # metres by which it puts points elsewhere than the sweeps show, once it fits
 

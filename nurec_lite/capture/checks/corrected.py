@@ -48,7 +48,7 @@ def with_mounting(lidar: str, change: Callable[[Tensor], Tensor]) -> Correction:
 
 @dataclass(frozen=True)
 class _Turned:
-    """Loads a sweep whose directions are in other axes. It pickles."""
+    """Loads a sweep, and turns its directions into other axes. It pickles."""
 
     load: Callable[[], Sweep]
     axes: Tensor  # [3, 3]

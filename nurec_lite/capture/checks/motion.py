@@ -41,7 +41,7 @@ class Motion:
 
     @property
     def known(self) -> bool:
-        """Whether the sweeps show enough standing structure. What seems to stand still may be the lidar's own pattern on long walls, so
+        """Whether the sweeps show enough static structure. What seems to stand still may be the lidar's own pattern on long walls, so
         that poses which lay most points onto surfaces may be right."""
         fit = self.fit
         stands = float(fit.T_a_b[:3, 3].norm()) < STANDS * float(self.posed[:3, 3].norm())

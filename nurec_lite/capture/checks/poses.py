@@ -42,7 +42,7 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
                 sample, _verdict(name, known[name], level, convention, bool(right)), known[name].lidar, bool(right)
             )
         else:
-            sentence = f"Sweeps of {name} show too little standing structure, or are too few, to tell its motion."
+            sentence = f"Sweeps of {name} show too little static structure, or are too few, to show its motion."
             yield Verdict(NAME, name, Level.UNKNOWN, sentence)
 
 

@@ -102,7 +102,7 @@ def _unit(stamps: Stamps) -> Verdict | None:
 
 
 def _apart(every: Sequence[Stamps]) -> Iterator[Verdict]:
-    """Sensors whose spans share no time with that of the first one, or little of it."""
+    """Sensors with a time span that shares little or nothing with that of the first sensor."""
     for stamps in every[1:]:
         first = every[0]
         (a, b), (c, d) = first.span, stamps.span

@@ -32,7 +32,7 @@ _MONOTONE = 0.9  # share of neighbouring rings that must lie in the same order o
 
 @dataclass(frozen=True)
 class ByElevation:
-    """Points in any order, whose elevations tell the beams."""
+    """Points in any order; their elevations show the beams."""
 
     elevations: Tensor  # [B] radians, from the top
 

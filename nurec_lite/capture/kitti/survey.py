@@ -73,7 +73,7 @@ RETURNS = "Sweeps hold several returns of a ray: the strongest is kept."
 DIRECTION = (
     "The order of the points does not say which way the lidar turns: it is taken to turn clockwise, as KITTI's does."
 )
-UNKNOWN = "Rays that did not return cannot be told from points that were removed, so none is learned from."
+UNKNOWN = "Rays without return look like removed points, so training uses none of them."
 _FILTERED = (
     "Sweeps were thinned by a filter that keeps one point of a voxel, and their points lie on no beams. " + UNKNOWN
 )

@@ -57,7 +57,7 @@ class Rays:
         directions = self.directions.load().astype(np.float32)
         lengths = np.linalg.norm(directions.astype(np.float64), axis=1)
         if not (np.abs(lengths - 1) < UNIT).all():
-            raise CaptureError(f"{self.where} holds directions whose length is not 1; {REMEDY}")
+            raise CaptureError(f"{self.where} holds directions of a length other than 1; {REMEDY}")
         ranges, intensities = _first(self.distances.load()), _first(self.intensities.load())
         returned = np.isfinite(ranges) & (ranges > 0)
         if returned.any() and float(ranges[returned].max()) > FARTHEST:

@@ -35,7 +35,7 @@ def read_ncore(
     *,
     drive: str | None = None,  # name of a sequence in the folder, or its place among them
     cameras: tuple[str, ...] | None = None,  # None: all
-    lidars: tuple[str, ...] | None = None,  # None: all whose beams can be told
+    lidars: tuple[str, ...] | None = None,  # None: all that show their beams
     downscale: int = 1,
 ) -> Capture:
     check_package("numcodecs", "nvidia-ncore", root)
@@ -104,7 +104,7 @@ def _images(sequence: Sequence, poses: Poses, part: Part, camera: Camera, downsc
 def _lidars(
     sequence: Sequence, poses: Poses, asked: tuple[str, ...] | None
 ) -> tuple[list[Lidar], list[SweepFrame], list[Doubt]]:
-    """Lidars whose beams cannot be told are left out, unless they are asked for."""
+    """Leaves out lidars that do not show their beams, unless they are asked for."""
     lidars, sweeps, doubts = list[Lidar](), list[SweepFrame](), list[Doubt]()
     parts = sequence.parts("lidars")
     for name in chosen_sensors("data.lidars", asked, parts, sequence.where):

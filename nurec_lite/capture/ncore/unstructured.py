@@ -55,7 +55,7 @@ def found_pattern(
     spans: list[tuple[float, float]],  # seconds of each
     name: str,  # of the lidar
 ) -> Pattern:
-    """CaptureError where no beams can be told."""
+    """CaptureError if the returns show no beams."""
     some = [points for rays in spread(frames) if len(points := _points(rays)) >= LEAST]
     if not some:
         raise CaptureError(

@@ -237,7 +237,7 @@ def _checked(sweep: Sweep, beams: int, clock: Clock, name: str) -> Sweep:
     lengths = sweep.directions.double().square().sum(dim=1)
     if not bool(((lengths - 1).abs() < 0.5 * _ANGLE).all()):
         raise CaptureError(
-            f"{name} has directions whose length is not 1; divide each by its length where the capture was made"
+            f"{name} has directions of a length other than 1; divide each by its length where the capture was made"
         )
     stamps = clock.stamps(sweep.times)
     if not bool(((stamps >= clock.first) & (stamps <= clock.last)).all()):

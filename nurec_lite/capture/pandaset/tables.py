@@ -22,7 +22,7 @@ from nurec_lite.capture.types import CaptureError
 Table = dict[str, NDArray[Any]]  # columns by name, all of one length
 LARGEST = 1 << 27  # bytes of a table; 170 000 points have 9 MB
 MOST_ROWS = 2_000_000
-MOST_KEPT = 1_000_000  # objects that a pickle refers to again; Python's unpickler makes room for the largest number that it meets
+MOST_KEPT = 1_000_000  # objects that a pickle names again; the unpickler of Python allocates by the largest number
 REMEDY = "copy the file again from its source"
 
 

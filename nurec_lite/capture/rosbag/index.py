@@ -78,7 +78,7 @@ class Index:
     twists: dict[int, list[float]] = field(
         default_factory=dict
     )  # by nanoseconds: motion and turning in the frame's axes
-    pose_frame: str = ""  # whose they are
+    pose_frame: str = ""  # the frame that has the poses
     fixes: dict[int, list[float]] = field(default_factory=dict)  # latitude, longitude in degrees, altitude in metres
     fix_frame: str = ""
     imu: dict[int, list[float]] = field(default_factory=dict)  # rates, and a quaternion wxyz or zeros

@@ -87,7 +87,7 @@ class PosesEntry:
     """Source of the poses: a topic of poses, tf, or positions of a receiver with the attitude of an inertial unit."""
 
     topic: str | None = None
-    frame: str | None = None  # whose poses they are; None: as the messages say
+    frame: str | None = None  # the frame that has the poses; None: as the messages say
     world: str | None = None  # of tf: the frame that stands still
     fix: str | None = None  # topic of NavSatFix
     imu: str | None = None  # topic of Imu
@@ -180,7 +180,7 @@ def _pose(value: Any) -> Tensor:  # [4, 4]
     if float((R @ R.T - torch.eye(3)).abs().max()) > _RIGID or float(torch.linalg.det(R)) < 0:
         raise ValueError("a rotation and a translation")
     if matrix[3].tolist() != [0, 0, 0, 1]:
-        raise ValueError("a matrix whose last row is 0 0 0 1")
+        raise ValueError("a matrix with the last row 0 0 0 1")
     return matrix
 
 

@@ -29,7 +29,7 @@ LONGEST = 3600.0  # seconds of a segment; Waymo's have 20
 RIGID = 1e-3  # by which R R^T may differ from the identity, in single precision
 TURN = 0.1  # seconds of a turn of the upper lidar
 LATEST, STEP = 0.2, 0.002  # seconds: clocks of poses that are tried
-DRIVEN = 1.0  # metres on which a clock can be told
+DRIVEN = 1.0  # metres that show the offset of a clock
 
 
 @dataclass(frozen=True, eq=False)

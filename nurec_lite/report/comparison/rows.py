@@ -59,7 +59,7 @@ def _setting(value: Any) -> str:
 
 
 def setting_rows(runs: Sequence[Run]) -> list[Row]:
-    """Keys whose values differ between the runs that have a configuration."""
+    """Keys that differ between the runs that have a configuration."""
     known = [run for run in runs if run.config]
     keys = dict.fromkeys(key for run in known for key in run.config if key not in _PLACES)
     rows = []

@@ -244,7 +244,7 @@ WRONG: dict[str, Callable[[Sweep], dict[str, torch.Tensor]]] = {
     "Rings go from 1 to 8": lambda sweep: {"rings": sweep.rings + 1},
     "a number that is not finite": lambda sweep: {"ranges": torch.full_like(sweep.ranges, torch.nan)},
     "have another length than 1": lambda sweep: {"directions": 2 * sweep.directions},
-    "directions whose length is not 1": lambda sweep: {"directions": 1.001 * sweep.directions},
+    "directions of a length other than 1": lambda sweep: {"directions": 1.001 * sweep.directions},
     "rays outside of the time of the capture": lambda sweep: {"times": sweep.times + 100},
     "fields of different lengths": lambda sweep: {"times": sweep.times[1:]},
 }
