@@ -30,6 +30,7 @@ from nurec_lite.training.folder import AUTO, METRICS
 
 FLEET = "fleet"  # folder of the records, and name of the callback
 TRIES = 2
+MOST_AT_ONCE = 1024  # runs at the same time
 DONE, SKIPPED, FAILED = "done", "ended before", "failed"  # states of a drive
 log = logging.getLogger("nurec_lite")
 places: list[Path] = []  # of the fleets that this process has begun
@@ -143,6 +144,8 @@ class Seats:
 
 def launched(config: Any, jobs: Sequence[Sequence[str]], first: int, at_once: int | None) -> list[JobReturn]:
     """Runs all jobs, as many at the same time as there are GPUs. Results are in the order of the jobs."""
+    if at_once is not None and not (type(at_once) is int and 1 <= at_once <= MOST_AT_ONCE):
+        raise ConfigError(f"hydra.launcher.at_once is {at_once!r}, but must be a whole number from 1 to {MOST_AT_ONCE}")
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     seats = Seats(at_once, torch.cuda.device_count() if torch.cuda.is_available() else 0)
     log.info("%d runs, %d at the same time", len(jobs), seats.count)

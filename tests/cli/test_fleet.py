@@ -34,6 +34,12 @@ def finish(folder: Path) -> None:
     (folder / "metrics.json").write_text(json.dumps(METRICS))
 
 
+@pytest.mark.parametrize("at_once", [0, -1, 10**9, float("nan"), 1.5, True, "two"])
+def test_a_number_of_runs_at_the_same_time_is_checked(tmp_path: Path, at_once: Any) -> None:
+    with pytest.raises(ConfigError, match=r"hydra\.launcher\.at_once is .*, but must be a whole number from 1 to 1024"):
+        launched(swept(tmp_path), [["seed=0"]], 0, at_once)
+
+
 def swept(place: Path) -> Any:
     hydra = {
         "hydra_logging": None,
