@@ -105,13 +105,15 @@ def switch(
     torch: bool = False,  # for torch.profiler, which does not see NVTX
     timing: Recorder | None = None,  # a `nurec_lite.base.timing.Timing`
 ) -> Iterator[None]:
-    """Records all ranges of the process there, within the block. ConfigError if NUREC_LITE_NVTX cannot be had."""
+    """Records all ranges of the process there, within the block: paths begin with the ranges that it opens. ConfigError if
+    NUREC_LITE_NVTX cannot be had."""
     global _recorder
-    before = _recorder
+    before, outer = _recorder, _thread.path
     chosen = (nvtx_recorder() if nvtx else None, _RecordFunction() if torch else None, timing)
     recorders = [recorder for recorder in chosen if recorder is not None]
     _recorder = _Several(recorders) if len(recorders) > 1 else next(iter(recorders), None)
+    _thread.path = ""
     try:
         yield
     finally:
-        _recorder = before
+        _recorder, _thread.path = before, outer

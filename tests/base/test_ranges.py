@@ -195,3 +195,14 @@ def test_nor_with_nvtx_while_no_tool_listens(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(SETTING, PACKAGE)
     with switch(nvtx=True):
         assert in_span("name", len) is len
+
+
+def test_ranges_of_a_recorder_begin_where_it_is_switched_on() -> None:
+    """As the steps of a run, whose phases another recorder has."""
+    phases, steps = Recorded(), Recorded()
+    with switch(timing=phases), span("training"):
+        with switch(timing=steps), span("step"), span("render"):
+            pass
+        with span("checkpoint"):
+            pass
+    assert steps.paths() == ["step", "step/render"] and phases.paths() == ["training", "training/checkpoint"]
