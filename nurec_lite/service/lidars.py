@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lidars of requests: the two that the service has by name, and patterns of one's own by YAML (docs/sensors.md).
 
-The two are nominal, from their makers' data sheets; a YAML file holds the angles of one's own unit.
+The angles of these two are nominal and were not compared with a data sheet; a YAML file holds the angles of one's own unit.
 """
 
 import math
