@@ -4,7 +4,6 @@
 Defaults are here and nowhere else; the files under `conf/` only choose.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import reduce
@@ -15,13 +14,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.export_keys import ExportKeys
+from nurec_lite.base.paths import at_home
 from nurec_lite.base.service_keys import ServiceKeys
 from nurec_lite.bounds import check_values, refuse_unknown
 
 SUBSETS = ("test", "train", "all")
 PATHS = (  # keys that name a file or folder
     "out", "checkpoint", "train.resume", "data.root", "data.poses.file", "data.tracks.file", "data.mapping", "csv", "edits",
-    "ego_masks", "tls_certificate", "tls_key", "tls_clients",
+    "path", "ego_masks", "tls_certificate", "tls_key", "tls_clients", "sensor", "patterns", "runs",
 )  # fmt: skip
 
 
@@ -313,7 +313,7 @@ def _expand_paths(config: Config) -> None:
         path = getattr(owner, name)
         if path == "" and type(owner).__dataclass_fields__[name].default != "":
             raise ConfigError(f"{key} is empty; name a file or folder, as in {key}=PATH, or leave it out")
-        setattr(owner, name, path and os.path.expanduser(path))
+        setattr(owner, name, at_home(path))
 
 
 def _places(config: Config) -> Iterator[tuple[Any, str, str]]:

@@ -87,9 +87,9 @@ def in_our_words(verb: str) -> Iterator[None]:
         AttributeError,
         TypeError,
     ) as error:  # as Hydra raises for `opt=5`, or for a name that is too long
-        if isinstance(error, OSError) and (sentence := overlong(error)):
-            raise sentence from error
         if not _raised_by_hydra(error):
+            if isinstance(error, OSError) and (sentence := overlong(error)):
+                raise sentence from error
             raise
         raise ConfigError(_sentence(verb, error)) from error
 

@@ -87,9 +87,11 @@ def _find_nvcc() -> str:
     homes = (*named, *_wheels(), Path("/usr/local/cuda"))
     nvcc = next((str(home / "bin/nvcc") for home in homes if (home / "bin/nvcc").is_file()), shutil.which("nvcc"))
     if nvcc is None:
+        cuda = torch.version.cuda
         raise BuildError(
-            f"nvcc, which compiles the kernels for the GPU, is missing: pip install 'nurec_lite[cuda]', or install the "
-            f"CUDA toolkit {torch.version.cuda} and set CUDA_HOME, or run with device=cpu or ops=reference"
+            "nvcc, which compiles the kernels for the GPU, is missing: "
+            f"pip install 'nvidia-cuda-nvcc=={cuda}.*' 'nvidia-cuda-cccl=={cuda}.*', or install the CUDA toolkit {cuda} "
+            "and set CUDA_HOME, or run with device=cpu or ops=reference"
         )
     return nvcc
 

@@ -46,18 +46,20 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
 
 
 def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, stop: StopWish) -> None:
-    ranks, begin, saved = present(), time.monotonic() - state.seconds, time.monotonic()
+    ranks, begin = present(), time.monotonic() - state.seconds
+    saved, saved_step = time.monotonic(), state.step
     ranks.remedy = lambda: _way_on(checkpoint)
     state.watch.look(state.step, state.optimizer)
     while True:
-        progress, stopped, due = ranks.agree(*_wishes(state, ranks, stop, time.monotonic() - saved))
+        unsaved = time.monotonic() - saved if state.step > saved_step else 0.0
+        progress, stopped, due = ranks.agree(*_wishes(state, ranks, stop, unsaved))
         stop.asked = stop.asked or bool(stopped)
         if progress >= 1 or stopped:
             break
         if due:
             complete_steps(stages, state)
             _save_or_later(state, checkpoint)
-            saved = time.monotonic()
+            saved, saved_step = time.monotonic(), state.step
         state.progress = progress
         bar.show(_stepped(stages, state, begin))
         check(state, checkpoint)
@@ -68,7 +70,7 @@ def _wishes(
     state: TrainState,
     ranks: Ranks,
     stop: StopWish,
-    unsaved: float,  # seconds since the last checkpoint
+    unsaved: float,  # seconds since the last checkpoint; 0 without a step since then
 ) -> tuple[float, float, float]:  # progress, whether to stop, whether to save
     """The first rank's clock counts, and any rank can stop all of them."""
     if not ranks.first:

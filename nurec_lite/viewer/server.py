@@ -31,7 +31,7 @@ def viser() -> ModuleType:
         import viser
     except ImportError as error:
         raise ConfigError(
-            "the viewer needs the package viser, which is not installed; run pip install 'nurec_lite[view]', or pip install viser==1.1.1"
+            "the viewer needs the package viser, which is not installed: pip install viser==1.1.1"
         ) from error
     found: ModuleType = viser
     return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
+from omegaconf import ListConfig, OmegaConf
 from shell import FAST, Shell, assert_mendable
 
 from nurec_lite.base.errors import ConfigError
@@ -40,6 +40,9 @@ def keys_of(*types: Any) -> list[str]:
 
 TEXTS, LISTS = keys_of(str, str | None), keys_of(list[str], list[str] | None)
 PARSER = OverridesParser.create()
+NAMED = (
+    "out", "checkpoint", "csv", "data.mapping", "edits", "path", "sensor", "patterns", "runs", "ego_masks",
+)  # fmt: skip
 NEEDED = {verb: ["checkpoint=x"] if "checkpoint" in dict(leaves(cls)) else [] for verb, cls in VERBS.items()}
 
 
@@ -243,20 +246,18 @@ def test_the_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch, key: str) 
         ("a/~/b", "a/~/b"),
         ("./~", "./~"),
     ):
-        config = OmegaConf.structured(VERBS[verb_of(key)](**({"checkpoint": "x"} if key == "checkpoint" else {})))
-        OmegaConf.update(config, key, given)
-        assert at(to_config(config), key) == expected
+        verb = VERBS[verb_of(key)]
+        config = OmegaConf.structured(verb(**({"checkpoint": "x"} if "checkpoint" in dict(leaves(verb)) else {})))
+        listed = isinstance(at(config, key), ListConfig)
+        OmegaConf.update(config, key, [given] if listed else given)
+        assert at(to_config(config), key) == ([expected] if listed else expected)
 
 
 def test_every_key_of_a_file_is_a_path() -> None:
     """A key of a file that is added later joins the list."""
     keys = {key for cls in VERBS.values() for key, _ in leaves(cls)}
     assert (
-        {
-            key
-            for key in keys
-            if key.endswith((".file", "root", "resume")) or key in ("out", "checkpoint", "csv", "data.mapping")
-        }
+        {key for key in keys if key.endswith((".file", "root", "resume")) or key.startswith("tls_") or key in NAMED}
         == set(PATHS)
         <= keys
     )

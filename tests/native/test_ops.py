@@ -90,7 +90,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         **gaussian_args(parts)._asdict(), "features": features, **ray_and_list_args(rays, pairs)[0]._asdict(),
         "view": view_row(view), "moving": True,
         "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians, "visible": pairs.visible, **SHARED._asdict(),
-        "is_camera": not lidar, "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
+        "is_camera": not lidar, "sensor": int(not lidar), "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
         "depth_bits": 24 if call.endswith("all") else 32, "shapes": False, "occupied": None, "in_place": False, "with_origins": True,
         "indices": projection.index, "low": projection.low, "high": projection.high,
         "width": 9, "height": 7, "tile": plan.tile, "max_rays": plan.cell_rays, "capacity": 50 if "capacity" in call else -1,
@@ -112,9 +112,13 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in found.items()}
 
 
+def of_camera(args: Arguments) -> bool:
+    return bool(args.get("is_camera") or args.get("sensor"))
+
+
 def tensors_of(args: Arguments) -> Iterator[tuple[str, Tensor]]:
     """Those that the operator looks at: a camera's project has no use for the grid of a lidar, and its rays have no targets."""
-    unused = ("directions", "edges") if args.get("is_camera") else ()
+    unused = ("directions", "edges") if of_camera(args) else ()
     tensors = ((k, v) for k, v in args.items() if isinstance(v, Tensor) and k not in unused)
     return ((k, v) for k, v in tensors if k != "targets" or len(v))
 
@@ -308,7 +312,7 @@ def test_edges_of_cells_that_fall(device: torch.device) -> None:
 @pytest.mark.parametrize("call", ["project camera", "project lidar"])
 def test_a_view_of_the_other_sensor(call: str, device: torch.device) -> None:
     args = arguments(call, device)
-    refused(call, args | {"is_camera": not args["is_camera"]}, f"view is of a {call.split()[1]}, but is_camera")
+    refused(call, args | {"sensor": 1 - args["sensor"]}, f"view is of a {call.split()[1]}, but is_camera")
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -316,7 +320,7 @@ def test_lists_that_lack_a_tensor(call: str, device: torch.device) -> None:
     args = arguments(call, device)
     values = list(given(call, args))
     for k, value in enumerate(values):
-        unsafe_operations = operator(call)._schema.arguments[k].name != "grid" or not args.get("is_camera")
+        unsafe_operations = operator(call)._schema.arguments[k].name != "grid" or not of_camera(args)
         if isinstance(value, list) and value and unsafe_operations:
             with pytest.raises(ValueError, match=rf" has {len(value) - 1} tensors, but must have {len(value)}: "):
                 operator(call)(*values[:k], value[1:], *values[k + 1 :])

@@ -331,7 +331,7 @@ def test_behind_what_adds_gradients_up_it_stands_aside(caplog: pytest.LogCapture
     first = base_stages("native", CPU).swap("several_gpus", reduce=everywhere)
     with caplog.at_level("WARNING"):
         stages = stages_of(*BELOW, "fused_harmonics", base=first)
-    assert "fused_harmonics is off: option 'several_gpus' needs the gradients" in caplog.text
+    assert "fused_harmonics is off: 'several_gpus' exchanges the gradients that it would not write" in caplog.text
     assert stages.plan is not None and stages.plan.rank1_sh is None
     assert gradients_of(stages, tiny_state())["sh_rest"] is not None
     with pytest.raises(OptionError, match="name 'several_gpus' first"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nurec_lite import compare, evaluate, export, inspect, pack, profile, render, serve
+from nurec_lite import compare, evaluate, export, inspect, pack, profile, render, serve, view
 from nurec_lite.cli.command import command
 from nurec_lite.train import HELP as TRAIN_HELP
 from nurec_lite.train import work as train_work
@@ -27,6 +27,7 @@ VERBS = {
     "profile": (profile.HELP, profile.work),
     "compare": (compare.HELP, compare.work),
     "serve": (serve.HELP, serve.work),
+    "view": (view.HELP, view.work),
 }
 FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",
         "measure.seconds=0",

@@ -169,7 +169,7 @@ def test_checkpoints_are_saved_now_and_then(
     tmp_path: Path, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[int] = []
-    monkeypatch.setattr(loop, "save", lambda state, path: saved.append(state.step))
+    monkeypatch.setattr(loop, "save", lambda state, path, write=None: saved.append(state.step))
     config = tiny_config(train=TrainConfig(steps=10, checkpoint_seconds=2.5))
     train(idle(clock, 1.0, []), tiny_state(config), tmp_path / "checkpoint.pt")
     assert saved == [3, 6, 9, 10]

@@ -116,5 +116,5 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
         return own(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"needs the package viser, .* 'nurec_lite\[view\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package viser, .*: pip install viser"):
         start("127.0.0.1", 0)

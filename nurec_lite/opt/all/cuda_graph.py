@@ -116,11 +116,10 @@ class CudaGraph:
 
     def close(self) -> None:
         """Gives the recordings' memory back, and says what they were good for."""
-        if self.launched:
+        if self.launched and self._recorder is not None:  # once
             log.info(
                 "cuda_graph: %d of %d steps were launched, of %d recordings", self.launched, self.steps, self.recorded
             )
-        self.launched = 0
         self._steps.clear()
         self._recorder, self._store = None, ()
 

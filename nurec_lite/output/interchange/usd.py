@@ -53,7 +53,7 @@ def pxr() -> SimpleNamespace:
     except ImportError as error:
         raise ConfigError("formats=usdz needs the extra `usd`, which is not installed: pip install usd-core") from error
     if not hasattr(found.UsdVol, "ParticleField3DGaussianSplat"):
-        raise ConfigError("formats=usdz needs usd-core 26.11 or later: pip install --upgrade usd-core")
+        raise ConfigError("formats=usdz needs usd-core 26.11 or later: pip install usd-core==26.11")
     return found
 
 

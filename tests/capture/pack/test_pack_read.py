@@ -47,7 +47,7 @@ def packed(tmp_path: Path) -> tuple[Capture, Path]:
         (edit_within("tracks", margin=10**400), r"capture.json is not JSON \(a number of 401 digits\)"),
         (
             edit_within("cameras", 1, distortion=[1.0]),
-            r"cameras\[1\].distortion is a list, but must be 5 numbers or none",
+            r"cameras\[1\].distortion is a list, but must be the coefficients of a lens",
         ),
         (
             edit_within("cameras", 1, T_rig_cam=[[True] * 4] * 4),
