@@ -221,7 +221,7 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "poses of another day": (table("city", lambda c: c.update(timestamp_ns=c["timestamp_ns"] + 10**13)), "lies outside of the times"),
     "a lens of zeros": (table("intrinsics", put("fx_px", 0.0)), "is no camera of 48x32 pixels"),
     "a camera that sits nowhere": (table("intrinsics", lambda c: c["sensor_name"].put(0, "x")), "names 'x', which egovehicle"),
-    "a box without a size": (table("annotations", put("width_m", 0.0)), "sizes are no metres above 0"),
+    "a box without a size": (table("annotations", put("width_m", 0.0)), "sizes that are not above 0 m"),
     "images of another size": (
         lambda f: shutil.rmtree(f / "sensors/lidar") or table("intrinsics", put("width_px", 99))(f),
         "is 48x32 pixels, but intrinsics.feather",
