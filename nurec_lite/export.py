@@ -61,7 +61,7 @@ def run(
     """Writes the files; returns what the user reads."""
     files, layout = files_of(config), Layout(config.up, config.normals)
     check_layout(layout)
-    edits = Edits() if config.edits is None else read_edits(Path(config.edits).expanduser(), scene)
+    edits = Edits() if config.edits is None else read_edits(Path(config.edits), scene)
     removed = {k + 1 for k in removed_tracks(scene.tracks, edits.removed)}
     choice, scene = Choice(config.node, config.time, config.edits, removed), edited(scene, edits)
     check_choice(scene, choice)

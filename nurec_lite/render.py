@@ -116,7 +116,7 @@ class _Job:
 def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     """Everything that the configuration asks for; returns what was rendered and the folder in which it lies."""
     config: RenderConfig = run.config
-    own = [read_sensor(Path(file).expanduser(), run.capture) for file in config.sensor]
+    own = [read_sensor(Path(file), run.capture) for file in config.sensor]
     plan, capture = _planned(run, own)
     edits = _edits(config, run.scene)
     scene = edited(run.scene, edits)
@@ -146,7 +146,7 @@ def _edits(config: RenderConfig, scene: Scene) -> Edits:
     moves = tuple(map(parse_move, config.move))
     if config.edits is None:
         return Edits(tuple(config.remove), moves)
-    file = read_edits(Path(config.edits).expanduser(), scene)
+    file = read_edits(Path(config.edits), scene)
     edits = replace(file, removed=(*file.removed, *config.remove), moves=(*file.moves, *moves))
     if config.remove or moves:
         check_edits(f"the command line with {config.edits}", scene.tracks, edits)

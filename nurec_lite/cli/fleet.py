@@ -192,7 +192,7 @@ def _tried(drive: Drive, place: Path, gpu: int | None, seats: Seats) -> Drive:
 
 
 def _started(drive: Drive, place: Path, gpu: int | None, seats: Seats, again: bool) -> tuple[int, str]:
-    """The status of a run, and what it says of its end. What it prints lies next to the record."""
+    """Returns the status of a run and its last sentence. Its output lies next to the record."""
     words = [word for word in _alone(drive.arguments) if not (again and word.startswith("train.overwrite="))]
     goes_on = (
         [] if any(word.startswith(("train.resume=", "train.overwrite=")) for word in words) else ["train.resume=auto"]

@@ -76,6 +76,13 @@ class Camera:
             fx=self.fx / factor, fy=self.fy / factor, cx=self.cx / factor, cy=self.cy / factor,
         )  # fmt: skip
 
+    def resized(self, width: int, height: int) -> "Camera":
+        """The camera of the same view in an image of another size, in pixels."""
+        x, y = width / self.width, height / self.height
+        return replace(
+            self, width=width, height=height, fx=x * self.fx, fy=y * self.fy, cx=x * self.cx, cy=y * self.cy
+        )  # fmt: skip
+
 
 def distort(
     camera: Camera,

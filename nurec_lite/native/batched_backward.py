@@ -3,7 +3,7 @@
 of each of its views in the view's grad slot, as a view alone does (nurec_lite/native/deferred_backward.py). Colours get their gradients
 here: those of one image as a rank-1 product where the step expects it. On CUDA alone.
 
-Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
+Letters: V views, N Gaussians, S static and A moving; R rays of all views.
 """
 
 from collections.abc import Sequence

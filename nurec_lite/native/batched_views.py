@@ -4,7 +4,7 @@ one size, or of one lidar. Gaussian i as view v sees it is instance N v + i, so 
 Gradients are deferred: the backward epilogue of the step differentiates the Gaussians of these views with those of all others. On CUDA
 alone.
 
-Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
+Letters: V views, N Gaussians, S static and A moving; R rays of all views.
 """
 
 from collections.abc import Sequence
@@ -183,8 +183,8 @@ def joined(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _scene(gaussians: Sequence[SplitGaussians]) -> tuple[SceneArrays, NodeRotations]:
-    """Returns the first arguments of the operator. Colours alone differentiate what is not detached. What stands still is as opaque at
-    one time as at another."""
+    """Returns the first arguments of the operator. Only colours differentiate values that are not detached. Static Gaussians have
+    the same opacity at all times."""
     g, s = gaussians[0], len(gaussians[0].still_means)
     means, quats, velocities, rotations = (
         stacked([getattr(one, name) for one in gaussians]) for name in ("means", "quats", "velocities", "rotations")

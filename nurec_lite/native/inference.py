@@ -2,7 +2,7 @@
 """The stage render_views: a scene from several views in one launch a stage, or from a few in one launch of all (kernels/raster_warps/views,
 nurec_lite/native/inference_graphs.py), for rendering without training. On CUDA alone.
 
-Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
+Letters: V views, N Gaussians, S static and A moving; R rays of all views.
 """
 
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ def path_plan(
     given = [key for key in _OTHERS if getattr(config, key) != getattr(default, key)]
     if given:
         raise ConfigError(f"path={config.path} has its own times and places; leave out {given[0]}")
-    path = read_camera_path(Path(config.path).expanduser())
+    path = read_camera_path(Path(config.path))
     camera = _camera(config.path, path, capture, own)
     check_formats(config, [camera.name], [], True)
     _check_times(config.path, path, capture)

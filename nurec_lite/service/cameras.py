@@ -3,7 +3,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -129,16 +128,12 @@ def _shutter(spec: Any) -> str:
 
 def _scaled(camera: Camera, height: int, width: int) -> Camera:
     """The same view in an image of another size."""
-    across, down = width / camera.width, height / camera.height
-    scaled = replace(
-        camera, width=width, height=height,
-        fx=camera.fx * across, cx=camera.cx * across, fy=camera.fy * down, cy=camera.cy * down,
-    )  # fmt: skip
-    if camera.lens == "ftheta" and across != down and any(camera.distortion[4:6]):
+    same_shape = width / camera.width == height / camera.height
+    if camera.lens == "ftheta" and not same_shape and any(camera.distortion[4:6]):
         raise RequestError(
             "an FTheta camera with a skewed linear term is rendered in its own aspect ratio only; ask for that"
         )
-    return scaled
+    return camera.resized(width, height)
 
 
 # ---- and back

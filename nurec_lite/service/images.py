@@ -59,9 +59,7 @@ class EgoMasks:
 
     def __init__(self, folder: str | None) -> None:
         self.rig = "" if folder is None else Path(folder).name
-        self._files = (
-            {} if folder is None else {path.stem: path for path in sorted(Path(folder).expanduser().glob("*.png"))}
-        )
+        self._files = {} if folder is None else {path.stem: path for path in sorted(Path(folder).glob("*.png"))}
         if folder is not None and not self._files:
             raise ConfigError(f"ego_masks is {folder}, which holds no PNG; put CAMERA.png there, or leave it out")
         for path in self._files.values():

@@ -202,7 +202,7 @@ def _files(runs: Sequence[str]) -> dict[str, Path]:
     """Checkpoints by the names of their scenes."""
     found: dict[str, Path] = {}
     for run in runs:
-        path = Path(run).expanduser()
+        path = Path(run)
         path = path / CHECKPOINT if path.is_dir() else path
         name = path.absolute().parent.name
         if name in found:

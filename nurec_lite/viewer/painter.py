@@ -3,7 +3,7 @@
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -228,11 +228,7 @@ def arranged(
 
 def scaled(camera: Camera, height: int) -> Camera:
     """The same lens on a picture of so many rows."""
-    width = max(1, round(camera.width * height / camera.height))
-    x, y = width / camera.width, height / camera.height
-    return replace(
-        camera, width=width, height=height, fx=x * camera.fx, fy=y * camera.fy, cx=x * camera.cx, cy=y * camera.cy
-    )  # fmt: skip
+    return camera.resized(max(1, round(camera.width * height / camera.height)), height)
 
 
 def resized(picture: np.ndarray, width: int, height: int) -> np.ndarray:

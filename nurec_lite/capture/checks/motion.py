@@ -41,8 +41,8 @@ class Motion:
 
     @property
     def known(self) -> bool:
-        """Whether the sweeps show enough static structure. What seems to stand still may be the lidar's own pattern on long walls, so
-        that poses which lay most points onto surfaces may be right."""
+        """Whether the sweeps show enough static structure. On long walls a lidar's own pattern may seem to stand still; then poses
+        that put most points onto surfaces may be right."""
         fit = self.fit
         stands = float(fit.T_a_b[:3, 3].norm()) < STANDS * float(self.posed[:3, 3].norm())
         held = fit.upright >= FEWEST and fit.shares >= SHARE and float(fit.sigma[1]) < BLURRED

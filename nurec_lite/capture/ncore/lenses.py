@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lenses of NCore: records of its store as coefficients of nurec_lite/geometry/lens.py, and the other way round.
 
-FTheta has two polynomials, from angles to pixels and back, of which one is exact. Where that is the one back, the other is fitted anew,
-since the stored one may have a constant term.
+FTheta has two polynomials: from angles to pixels, and back. The record says which one is exact. If the polynomial back is exact, the
+other is fitted anew, since the stored one may have a constant term.
 """
 
 import math

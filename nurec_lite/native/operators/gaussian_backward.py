@@ -17,8 +17,8 @@ LIDAR_FEATURES = 2  # intensity and ray drop
 class BackwardScene(NamedTuple):
     """Inputs of a scene's backward epilogue: S static and A moving Gaussians, N = S + A, at the times of V views."""
 
-    means: Tensor  # [N, 3] or [S, 3] metres, of which the first S are read
-    quats: Tensor  # [N, 4] or [S, 4] unit, of which the first S are read
+    means: Tensor  # [N, 3] or [S, 3] metres; the first S are read
+    quats: Tensor  # [N, 4] or [S, 4] unit; the first S are read
     scales: Tensor  # [N, 3]
     opacities: Tensor  # [N] for cameras
     lidar_opacities: Tensor  # [N] for lidars, or [0]: they have none of their own
