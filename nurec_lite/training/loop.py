@@ -54,12 +54,12 @@ def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, 
         unsaved = time.monotonic() - saved if state.step > saved_step else 0.0
         progress, stopped, due = ranks.agree(*_wishes(state, ranks, stop, unsaved))
         stop.asked = stop.asked or bool(stopped)
-        if progress >= 1 or stopped:
-            break
         if due:
             complete_steps(stages, state)
             _save_or_later(state, checkpoint)
             saved, saved_step = time.monotonic(), state.step
+        if progress >= 1 or stopped:
+            break
         state.progress = progress
         bar.show(_stepped(stages, state, begin))
         check(state, checkpoint)
