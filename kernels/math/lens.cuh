@@ -85,8 +85,8 @@ NUREC_FN T lens_depth(Lens<T> const& lens, Vec3<T> mean, Vec3<T> forward) {
 // The whole image for a Gaussian with a sigma point nearer than NEAR, of an angular lens along the direction of the
 // mean: nothing linear holds there. `mean` is relative to the camera.
 template <class T>
-NUREC_FN Bounds<T> lens_bounds(CameraModel<T> const& camera, Lens<T> const& lens, Motion<T> const& motion,
-                                 Vec3<T> mean, Quat<T> q, Vec3<T> s, Vec3<T> v, T reach) {
+NUREC_FN Bounds<T> lens_bounds(CameraModel<T> const& camera, Lens<T> const& lens, Motion<T> const& motion, Vec3<T> mean,
+                               Quat<T> q, Vec3<T> s, Vec3<T> v, T reach) {
     Vec3<T> axes[3];
     Place<T> at[7];
     sigma_axes(q, s, axes);

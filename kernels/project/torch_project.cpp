@@ -35,14 +35,10 @@ ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, 
     Cells const cells = is_camera ? Cells{} : cells_of(grid, columns, view.device());
     if (features) check_tensor(*features, "features", at::kFloat, {g.scales.size(0), 2}, view.device());
     ViewRow<float> const& row = *row_of(view);
-    return {arrays_of(g),
-            &row.view,
-            is_camera,
-            cells,
-            &row.path,
-            features ? features->const_data_ptr<float>() : nullptr,
-            {},
-            sensor == CAMERA_WITH_LENS ? &row.lens : nullptr};
+    return {arrays_of(g), &row.view,
+            is_camera,    cells,
+            &row.path,    features ? features->const_data_ptr<float>() : nullptr,
+            {},           sensor == CAMERA_WITH_LENS ? &row.lens : nullptr};
 }
 
 using at::Tensor;

@@ -193,6 +193,7 @@ class Browser:
         self._drawn_over()
 
     def add_pose(self) -> None:
+        self.moved()  # viser calls back in threads: the press may come before the last move
         self._drawn.add(self._session.camera, self._session.request.time)
         self._path_changed()
 

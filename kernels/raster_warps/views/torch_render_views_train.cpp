@@ -77,8 +77,8 @@ TrainedViews render_views_train(at::TensorList scene, Tensor const& views, at::T
     cuda::render_segments(blended, written(found), segments_in(k, length), site.queue());
     auto const& [out, distance, transmittance, median] = found;
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {out,         distance,  transmittance, median,   needed,  k.directions, k.delays, k.table,
-            k.offsets,   k.gaussians, k.numbers,   k.counts, k.first, k.list_index, k.fields, k.rows};
+    return {out,       distance,    transmittance, median,   needed,  k.directions, k.delays, k.table,
+            k.offsets, k.gaussians, k.numbers,     k.counts, k.first, k.list_index, k.fields, k.rows};
 }
 
 // ---- gradients
