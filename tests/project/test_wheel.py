@@ -45,7 +45,9 @@ def test_wheel_carries_every_module(wheel_files: set[str]) -> None:
 def test_wheel_carries_nothing_else(wheel_files: set[str]) -> None:
     tops = {name.split("/")[0] for name in wheel_files}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"hydra_plugins", "nurec_lite"}
-    assert {name for name in wheel_files if name.startswith("hydra_plugins/")} == {"hydra_plugins/nurec_lite_processes.py"}
+    assert {name for name in wheel_files if name.startswith("hydra_plugins/")} == {
+        "hydra_plugins/nurec_lite_processes.py"
+    }
     assert not any("test" in Path(name).name or "__pycache__" in name for name in wheel_files)
 
 
