@@ -82,8 +82,9 @@ struct cudaLaunchConfig_t {
 
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(P...), A&&... arguments) {
-    emulation::launch("cudaLaunchKernelEx", emulation::Grid(config->gridDim, config->blockDim, config->dynamicSmemBytes),
-                      kernel, std::forward<A>(arguments)...);
+    emulation::launch("cudaLaunchKernelEx",
+                      emulation::Grid(config->gridDim, config->blockDim, config->dynamicSmemBytes), kernel,
+                      std::forward<A>(arguments)...);
     return cudaSuccess;
 }
 

@@ -430,9 +430,9 @@ NUREC_ROWS(minus, V, (V a, V b), a - b)
 NUREC_EXPORT(times, times)
 NUREC_ROWS(dot, D, (V a, V b), dot(a, b))
 NUREC_ROWS(dot_of_two, D, (Vec2<D> a, Vec2<D> b), dot(a, b))
-NUREC_ROWS(symmetric_times, Vec2<D>, (Sym2<D> const& m, Vec2<D> a), m * a)
-NUREC_ROWS(matrix_times, V, (M const& m, V a), m * a)
-NUREC_ROWS(matrix_product, M, (M const& a, M const& b), a * b)
+NUREC_ROWS(symmetric_times, Vec2<D>, (Sym2<D> const& m, Vec2<D> a), m* a)
+NUREC_ROWS(matrix_times, V, (M const& m, V a), m* a)
+NUREC_ROWS(matrix_product, M, (M const& a, M const& b), a* b)
 
 NUREC_ROWS(quat_plus, Q, (Q a, Q b), a + b)
 

@@ -9,7 +9,7 @@ namespace thrust {
 
 template <class Function, class T>
 class transform_iterator {
-public:
+  public:
     using value_type = decltype(std::declval<Function>()(std::declval<T>()));
     using difference_type = int64_t;
     using pointer = value_type const*;
@@ -19,7 +19,7 @@ public:
     transform_iterator(T const* in, Function function) : in_(in), function_(function) {}
     auto operator[](int64_t k) const { return function_(in_[k]); }
 
-private:
+  private:
     T const* in_;
     Function function_;
 };
