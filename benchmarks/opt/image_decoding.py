@@ -20,8 +20,9 @@ from nurec_lite.base.environment import choose_device
 from nurec_lite.base.program import Parser
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.config import Config
-from nurec_lite.opt.all.resident import Store, by_host, frames_from
+from nurec_lite.opt.all.resident import Store, by_host
 from nurec_lite.readers import open_capture
+from nurec_lite.training.resident_frames import frames_from
 from nurec_lite.training.shots import ShotPlan, as_it_is
 
 HOST = "host"
@@ -33,7 +34,7 @@ def decoded_by(plan: ShotPlan, device: torch.device, way: str) -> tuple[dict[str
     idle(device)
     begin = time.perf_counter()
     decode = by_host if way == HOST else GpuJpeg(device, way)
-    store, images, seconds = Store(plan, device, 0, as_it_is, decode), [], []
+    store, images, seconds = Store(plan, device, as_it_is, decode, 0, None), [], []
     try:
         for _, index in frames_from(plan, 0):
             images.append(store.image(index).image)

@@ -28,6 +28,13 @@ def in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         yield from _in_order(pool, function, items, 2 * threads)
 
 
+@contextmanager
+def thread_pool() -> Iterator[ThreadPoolExecutor]:
+    """A pool of as many workers as torch has threads, with one thread each."""
+    with _threads() as threads, ThreadPoolExecutor(threads, initializer=_one_thread) as pool:
+        yield pool
+
+
 class _Pools:
     """The pools of this process, and torch's number of threads before the first of them."""
 

@@ -119,6 +119,14 @@ class SideStream:
         present.wait_event(made)
         _used_on(present, tensors)
 
+    def release(
+        self,
+        tensors: Iterable[Tensor],  # made there
+    ) -> None:
+        """Before tensors are dropped: their memory is used again only after what the present stream has queued."""
+        if self._stream is not None:
+            _used_on(torch.cuda.current_stream(self._stream.device), tensors)
+
 
 def _used_on(stream: torch.cuda.Stream, tensors: Iterable[Tensor]) -> None:
     for tensor in tensors:

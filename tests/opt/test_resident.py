@@ -21,10 +21,19 @@ from nurec_lite.base.paths import resource
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.opt.all import resident
-from nurec_lite.opt.all.resident import GROUP_BYTES, RAY_BYTES, KeptSweep, Resident, frames_from, size_of
+from nurec_lite.opt.all.resident import Resident
 from nurec_lite.splat.views import LidarView, RayGroups
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
+from nurec_lite.training.resident_frames import (
+    GROUP_BYTES,
+    RAY_BYTES,
+    KeptSweep,
+    frames_from,
+    frames_of,
+    size_of,
+    smallest_window,
+)  # fmt: skip
 from nurec_lite.training.shots import ShotPlan, Shots, SweepShot
 from nurec_lite.training.stages import RECORD_OF, Stages
 from nurec_lite.training.state import TrainState
@@ -219,12 +228,6 @@ def test_all_frames_are_decoded_where_sweeps_come_in_some_steps_alone(first: int
     assert sorted(order) == sorted(frames_from(replace(plan, sweeps_every=1), first))
 
 
-def frames_of(plan: ShotPlan, step: int) -> list[tuple[str, int]]:
-    """Of a plan with an image and a sweep a step."""
-    (image,), (sweep,) = plan.chosen(step)
-    return [("image", image), ("sweep", sweep)]
-
-
 def test_training_begins_with_what_is_there(stages: Stages) -> None:
     """The first step does not wait for the last frame."""
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
@@ -306,7 +309,7 @@ def test_it_stands_aside_and_says_so_when_the_capture_does_not_fit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
-    monkeypatch.setattr(resident, "free_memory", lambda device: 2 * size_of(plan) - 1)
+    monkeypatch.setattr(resident, "free_memory", lambda device: 2 * smallest_window(plan, 1) - 1)
     stages = build_stages({"resident": {"share": 0.5, "jpeg": "host"}})
     caplog.set_level(logging.WARNING)
     assert_same(fed(stages, plan, 0), plan.load(0))

@@ -9,18 +9,20 @@ Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfs
 Gain, code before and after, limits: docs/options/resident.md.
 With jpeg=gpu whole baseline JPEG files of three components are decoded on the device, by nvImageCodec or else torchvision, whichever
 can be imported; files that the threads have read by then go there in one call. The host decodes all other images, such as PNG.
-Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 50 bytes a ray; it may take a share of the free memory at the
-first step. If the sensors' own figures say that the capture does not fit, a message says so and the option is off: workers, pinned and
-prefetch then feed as without it. Otherwise they have nothing to do, and no loader process is started. Name it after pinned and
-prefetch; before it, prefetch would fetch frames that are there already. A frame that cannot be decoded ends the run at the step that
-needs it. Class exact: shots are bitwise the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so
-levels of images differ a little (tests: less than one in the mean), and a run differs from that of the host's decoder; the library's
-own memory is not counted in the share.
+Limits: an image of KITTI takes 1.4 MB, a ray 50 bytes. The option may take a share of the memory that is free at the first step. If the
+sensors' own figures say that the capture needs more, the device keeps a window: threads decode frames ahead of their steps, and the frame
+that is needed last makes room (nurec_lite/base/window.py). The order of the frames stays that of the seed. The host holds one frame a
+thread. If the share does not hold the frames of the steps in flight, the option is off: workers, pinned and prefetch then feed as without
+it. Otherwise they have nothing to do, and no loader process is started. Name it after pinned and prefetch; before it, prefetch would
+fetch frames that are there already. A frame that cannot be decoded ends the run at the step that needs it. Class exact: shots are bitwise
+the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so levels of images differ a little (tests: less
+than one in the mean), and a run differs from that of the host's decoder; the library's own memory is not counted in the share.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,12 +31,26 @@ from torch import Tensor
 from nurec_lite.base.environment import free_memory
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.pool import Begun
-from nurec_lite.base.transfer import SideStream
+from nurec_lite.base.transfer import SideStream, tensors_of
+from nurec_lite.base.window import Bound, Needs, Window
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
-from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, count_sectors, drawn_sectors, sectors_of
+from nurec_lite.opt.post.no_sync import MAX_STEPS_IN_FLIGHT
+from nurec_lite.training.resident_frames import (
+    Frame,
+    KeptSweep,
+    by_sector,
+    bytes_of,
+    frame_bytes,
+    frames_from,
+    frames_of,
+    size_of,
+    smallest_window,
+    steps_an_epoch,
+)  # fmt: skip
+from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, drawn_sectors
 from nurec_lite.training.stage_protocols import GroupRays
 from nurec_lite.training.stages import Fetch, MoveShots, Stages
 from nurec_lite.training.state import TrainState
@@ -42,47 +58,45 @@ from nurec_lite.training.state import TrainState
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 JPEG = ("host", "gpu")
-RAY_BYTES = 41  # of all tensors of a sweep and of its view,
-GROUP_BYTES = 12  # and of the bundles of its rays, about
+IN_USE = {"cpu": 1, "cuda": MAX_STEPS_IN_FLIGHT + 1}  # steps after its own in which a frame may still be read
 log = logging.getLogger("nurec_lite")
 Decode = Callable[[ImageFrame], Tensor]
 Join = Callable[[Sequence[Sequence[Tensor]]], list[Tensor]]
-Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
 
 
 def unavailable(stages: Stages) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class KeptSweep:
-    """A sweep on the device."""
-
-    shot: SweepShot  # all rays, sector by sector if steps take some
-    ends: tuple[int, ...] | None  # ends of the sectors, in rays, after a 0; None: steps take all rays
-
-    def stretches(
-        self,
-        sectors: Sequence[int],  # ascending
-    ) -> list[slice]:
-        """Their rays; neighbours are one."""
-        assert self.ends is not None
-        found: list[slice] = []
-        for begin, end in ((self.ends[k], self.ends[k + 1]) for k in sectors):
-            if found and found[-1].stop == begin:
-                found[-1] = slice(found[-1].start, end)
-            elif begin < end:
-                found.append(slice(begin, end))
-        return found or [slice(0, 0)]
-
-
 class Store:
     """The training frames of a plan on a device, those that steps need first before the others."""
 
-    def __init__(self, plan: ShotPlan, device: torch.device, first: int, group_rays: GroupRays, decode: Decode) -> None:
+    def __init__(
+        self,
+        plan: ShotPlan,
+        device: torch.device,
+        group_rays: GroupRays,
+        decode: Decode,
+        first: int,  # step
+        most: int | None,  # bytes of a window; None: all frames fit
+    ) -> None:
         self.device, self._plan, self._side, self._group_rays = device, plan, SideStream(device), group_rays
         self._decode = decode
-        self._frames: Begun[Frame, Any] = Begun(self._load, frames_from(plan, first))
+        self.window = None if most is None else self._window(most)
+        self._frames: Begun[Frame, Any] | Window[Frame, Any] = self.window or Begun(
+            self._load, frames_from(plan, first)
+        )
+
+    def _window(self, most: int) -> Window[Frame, Any]:
+        plan = self._plan
+        needs = Needs(partial(frames_of, plan), 2 * steps_an_epoch(plan))
+        bound = Bound(most, partial(frame_bytes, plan), IN_USE[self.device.type])
+        return Window(self._load, needs, bound, bytes_of, lambda kept: self._side.release(tensors_of(kept)))
+
+    def begin(self, step: int) -> None:
+        """Makes sure that the frames of a step are on their way."""
+        if self.window is not None:
+            self.window.at(step)
 
     def image(self, index: int) -> ImageShot:
         image: ImageShot = self._frames.of(("image", index))
@@ -126,6 +140,10 @@ class KeptPlan(ShotPlan):
     def decodes(self) -> bool:
         return False
 
+    def load(self, step: int) -> Shots:
+        self.store.begin(step)
+        return super().load(step)
+
     def image(self, index: int) -> ImageShot:
         return self.store.image(index)
 
@@ -138,19 +156,6 @@ class KeptPlan(ShotPlan):
         columns = self.columns(lidar, rays)
         drawn = drawn_sectors(rays, lidar, self.lidar_rays, self.draw(number), columns)
         return stretches_of(kept.shot, kept.stretches(drawn), self.join)
-
-
-def by_sector(
-    shot: SweepShot,
-    columns: int,  # of a sector
-) -> KeptSweep:
-    lidar = shot.view.lidar
-    sectors = sectors_of(shot.sweep, lidar, columns)
-    counts = torch.bincount(sectors, minlength=count_sectors(lidar, columns))
-    order = sectors.argsort(stable=True)
-    rays = shot.sweep.select(order)
-    view = replace(shot.view, directions=rays.directions, fractions=shot.view.fractions[order])
-    return KeptSweep(replace(shot, sweep=rays, view=view), (0, *counts.cumsum(0).tolist()))
 
 
 def stretches_of(shot: SweepShot, stretches: Sequence[slice], join: Join) -> SweepShot:
@@ -177,27 +182,8 @@ def at_once(pieces: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     return joined
 
 
-def frames_from(plan: ShotPlan, first: int) -> list[Frame]:
-    """All that steps from the first on need, in their order."""
-    found: dict[Frame, None] = {}
-    most = max(len(plan.split.train_images), len(plan.split.train_sweeps) * plan.sweeps_every)
-    for step in range(first, first + 2 * most):  # an epoch may be half over
-        images, sweeps = plan.chosen(step)
-        found |= dict.fromkeys([*(("image", i) for i in images), *(("sweep", i) for i in sweeps)])
-    return list(found)
-
-
-def size_of(plan: ShotPlan) -> int:
-    """Bytes that the training frames take on the device, about: sweeps as their lidars state them."""
-    capture, split = plan.capture, plan.split
-    cameras = [capture.camera(capture.images[i].sensor) for i in split.train_images]
-    lidars = [capture.lidar(capture.sweeps[i].sensor) for i in split.train_sweeps if plan.lidar_rays]
-    rays = sum(len(lidar.elevations) * lidar.azimuth_steps for lidar in lidars)
-    return sum(3 * c.width * c.height for c in cameras) + (RAY_BYTES + GROUP_BYTES) * rays
-
-
 class Resident:
-    """Wraps `fetch`, and gives what is within a plan that decodes nothing, if the capture fits."""
+    """Wraps `fetch`, and gives what is within a plan that keeps the capture, or a window of it, on the device."""
 
     def __init__(self, share: float, jpeg: str) -> None:
         self.share, self.jpeg = share, jpeg
@@ -219,15 +205,19 @@ class Resident:
     def _plan(self, stages: Stages, state: TrainState) -> ShotPlan:
         plan, size, free = state.plan, size_of(state.plan), free_memory(state.device)
         said = f"the training frames take about {size / 1e9:.2f} GB, of {free / 1e9:.2f} GB free on {state.device}"
-        if size > self.share * free:
+        most = int(self.share * free)
+        if size > most and smallest_window(plan, IN_USE[state.device.type]) > most:
             log.warning(
                 "resident is off: %s, but it may take a share of %g; raise opt.resident.share, or reduce images "
                 "by data.downscale", said, self.share,
             )  # fmt: skip
             return plan
-        log.info("resident: %s", said)
+        window = f"; a window of {most / 1e9:.2f} GB holds those that steps need soonest" if size > most else ""
+        log.info("resident: %s%s", said, window)
         decode = GpuJpeg(state.device, libraries()[0]) if self.jpeg == "gpu" else by_host
-        self.store = Store(plan, state.device, state.step, stages.feed.group_rays, decode)
+        self.store = Store(
+            plan, state.device, stages.feed.group_rays, decode, state.step, most if size > most else None
+        )
         join = one_by_one if stages.plan is None else at_once
         return KeptPlan(**{f.name: getattr(plan, f.name) for f in fields(ShotPlan)}, store=self.store, join=join)
 
@@ -252,7 +242,7 @@ def already_there(inner: MoveShots) -> MoveShots:
 
 
 def apply(stages: Stages, *, share: float, jpeg: str) -> Stages:
-    """`share`: of the memory that is free at the first step; `jpeg`: decoder of files of that kind, host or gpu."""
+    """`share`: largest part of the memory that is free at the first step; `jpeg`: decoder of files of that kind, host or gpu."""
     if not 0 < share <= 1:
         raise OptionError(f"option 'resident': share is {share}, but must be more than 0 and at most 1")
     flaw = flaw_of(jpeg, stages.device)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training frames that stay on the device: which steps need them, how large they are, and a sweep's rays by sector."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from nurec_lite.base.transfer import tensors_of
+from nurec_lite.training.shots import ImageShot, ShotPlan, SweepShot, count_sectors, sectors_of
+
+RAY_BYTES = 41  # of all tensors of a sweep and of its view,
+GROUP_BYTES = 12  # and of the bundles of its rays, about
+Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
+
+
+@dataclass(frozen=True)
+class KeptSweep:
+    """A sweep on the device."""
+
+    shot: SweepShot  # all rays, sector by sector if steps take some
+    ends: tuple[int, ...] | None  # ends of the sectors, in rays, after a 0; None: steps take all rays
+
+    def stretches(
+        self,
+        sectors: Sequence[int],  # ascending
+    ) -> list[slice]:
+        """Their rays; neighbours are one."""
+        assert self.ends is not None
+        found: list[slice] = []
+        for begin, end in ((self.ends[k], self.ends[k + 1]) for k in sectors):
+            if found and found[-1].stop == begin:
+                found[-1] = slice(found[-1].start, end)
+            elif begin < end:
+                found.append(slice(begin, end))
+        return found or [slice(0, 0)]
+
+
+def by_sector(
+    shot: SweepShot,
+    columns: int,  # of a sector
+) -> KeptSweep:
+    lidar = shot.view.lidar
+    sectors = sectors_of(shot.sweep, lidar, columns)
+    counts = torch.bincount(sectors, minlength=count_sectors(lidar, columns))
+    order = sectors.argsort(stable=True)
+    rays = shot.sweep.select(order)
+    view = replace(shot.view, directions=rays.directions, fractions=shot.view.fractions[order])
+    return KeptSweep(replace(shot, sweep=rays, view=view), (0, *counts.cumsum(0).tolist()))
+
+
+def frames_from(plan: ShotPlan, first: int) -> list[Frame]:
+    """All that steps from the first on need, in their order."""
+    found: dict[Frame, None] = {}
+    for step in range(first, first + 2 * steps_an_epoch(plan)):  # an epoch may be half over
+        found |= dict.fromkeys(frames_of(plan, step))
+    return list(found)
+
+
+def frames_of(plan: ShotPlan, step: int) -> list[Frame]:
+    images, sweeps = plan.chosen(step)
+    return [*(("image", i) for i in images), *(("sweep", i) for i in sweeps)]
+
+
+def steps_an_epoch(plan: ShotPlan) -> int:
+    """Steps in which each training frame comes, at most."""
+    return max(len(plan.split.train_images), len(plan.split.train_sweeps) * plan.sweeps_every)
+
+
+def frame_bytes(plan: ShotPlan, frame: Frame) -> int:
+    """Bytes that a frame takes on the device, about: a sweep as its lidar states it."""
+    (kind, index), capture = frame, plan.capture
+    if kind == "image":
+        camera = capture.camera(capture.images[index].sensor)
+        return 3 * camera.width * camera.height
+    lidar = capture.lidar(capture.sweeps[index].sensor)
+    return (RAY_BYTES + GROUP_BYTES) * len(lidar.elevations) * lidar.azimuth_steps
+
+
+def bytes_of(kept: ImageShot | KeptSweep) -> int:
+    """Bytes of a frame on the device. Tensors that share memory count once."""
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors_of(kept)}.values())
+
+
+def size_of(plan: ShotPlan) -> int:
+    """Bytes that the training frames take on the device, about."""
+    return sum(frame_bytes(plan, frame) for frame in _trained(plan))
+
+
+def smallest_window(
+    plan: ShotPlan,
+    in_use: int,  # steps after its use in which a frame keeps its memory
+) -> int:
+    """Bytes of the frames in use, of the present step's, and of those of the next two, at most."""
+    largest = {"image": 0, "sweep": 0}
+    for frame in _trained(plan):
+        largest[frame[0]] = max(largest[frame[0]], frame_bytes(plan, frame))
+    a_step = plan.images_a_step * largest["image"] + plan.sweeps_a_step * largest["sweep"]
+    return (in_use + 3) * a_step
+
+
+def _trained(plan: ShotPlan) -> list[Frame]:
+    sweeps = plan.split.train_sweeps if plan.lidar_rays else ()
+    return [*(("image", i) for i in plan.split.train_images), *(("sweep", i) for i in sweeps)]
