@@ -68,8 +68,13 @@ class Calls:
         return _bytes("AvailableScenesReturn", scene_ids=self._scenes.names())
 
     def get_loaded_scenes(self, data: bytes, caller: Caller) -> bytes:
+        """One instance of each loaded scene, which all callers share."""
         parsed("Empty", data)
-        return _bytes("AvailableScenesReturn", scene_ids=self._scenes.loaded())
+        scenes = [
+            {"scene_id": name, "loaded_instance_count": 1, "reusable_instance_count": 1}
+            for name in self._scenes.loaded()
+        ]
+        return _bytes("LoadedScenesReturn", scenes=scenes, loaded_instance_capacity=self._scenes.capacity)
 
     def get_available_cameras(self, data: bytes, caller: Caller) -> bytes:
         scene = self._scenes.get(parsed("SceneRequest", data).scene_id)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of the service, as text that Prometheus reads, over HTTP."""
 
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
@@ -51,7 +52,7 @@ class Figures:
         with self._lock:
             lines = [*self._request_lines(), *self._rendered_lines()]
         for name, (meaning, value) in self.gauges.items():
-            lines += [*_head(name, meaning, "gauge"), f"nurec_lite_{name} {value():g}"]
+            lines += [*_head(name, meaning, "gauge"), f"nurec_lite_{name} {value():.15g}"]
         return "\n".join([*lines, ""])
 
     def _request_lines(self) -> Iterator[str]:
@@ -75,7 +76,7 @@ class Figures:
         }  # fmt: skip
         for name, meaning in meanings.items():
             yield from _head(f"rendered_{name}_total", meaning, "counter")
-            yield f"nurec_lite_rendered_{name}_total {self._rendered[name]:.10g}"
+            yield f"nurec_lite_rendered_{name}_total {self._rendered[name]:.15g}"
 
 
 def _head(name: str, meaning: str, kind: str) -> list[str]:
@@ -100,7 +101,9 @@ class FiguresServer:
 
             def do_GET(self) -> None:
                 answers = {"/metrics": (200, figures.text), "/healthz": (200 if healthy() else 503, lambda: "")}
-                status, text = answers.get(self.path, (404, lambda: "there is /metrics and /healthz\n"))
+                status, text = answers.get(
+                    self.path.partition("?")[0], (404, lambda: "there is /metrics and /healthz\n")
+                )
                 body = text().encode()
                 self.send_response(status)
                 self.send_header("Content-Type", TEXT)
@@ -111,7 +114,9 @@ class FiguresServer:
             def log_message(self, format: str, *args: object) -> None:
                 """Leaves the log to what matters."""
 
-        class Server(HTTPServer):
+        class Server(ThreadingHTTPServer):  # a reader that says nothing keeps no other waiting
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
             def handle_error(self, request: object, client_address: object) -> None:
                 """Ignores a reader that went away."""
 

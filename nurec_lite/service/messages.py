@@ -40,6 +40,8 @@ MESSAGES = {
     "VersionId": "string version_id 1, string git_hash 2, ApiVersion grpc_api_version 3",
     "SceneRequest": "string scene_id 1",
     "AvailableScenesReturn": "string* scene_ids 1",
+    "LoadedSceneEntry": "string scene_id 1, uint64 loaded_instance_count 2, uint64 reusable_instance_count 3",
+    "LoadedScenesReturn": "LoadedSceneEntry* scenes 1, uint64 loaded_instance_capacity 2",
     "PosePair": "Pose start_pose 1, Pose end_pose 2",
     "DynamicObject": "string track_id 1, PosePair pose_pair 2",
     "LinearCde": "double linear_c 1, double linear_d 2, double linear_e 3",
@@ -64,7 +66,7 @@ MESSAGES = {
     "AvailableEgoMasksReturn": "EgoMaskMetadata* ego_mask_metadata 1",
     "AvailableCamera": "CameraSpec intrinsics 1, Pose rig_to_camera 2, string logical_id 3",
     "AvailableCamerasReturn": "AvailableCamera* available_cameras 1",
-    "AvailableTrajectory": "uint32 trajectory_idx 1, Trajectory trajectory 2",
+    "AvailableTrajectory": "Trajectory trajectory 2",
     "AvailableTrajectoriesReturn": "AvailableTrajectory* available_trajectories 1",
     "RGBRenderRequest":
         "string scene_id 1, uint32 resolution_h 2, uint32 resolution_w 3, CameraSpec camera_intrinsics 4, fixed64 frame_start_us 5, "
@@ -89,7 +91,7 @@ MESSAGES = {
 METHODS = {  # of the service: request and reply
     "get_version": ("Empty", "VersionId"),
     "get_available_scenes": ("Empty", "AvailableScenesReturn"),
-    "get_loaded_scenes": ("Empty", "AvailableScenesReturn"),
+    "get_loaded_scenes": ("Empty", "LoadedScenesReturn"),
     "get_available_cameras": ("SceneRequest", "AvailableCamerasReturn"),
     "get_available_trajectories": ("SceneRequest", "AvailableTrajectoriesReturn"),
     "get_available_ego_masks": ("Empty", "AvailableEgoMasksReturn"),

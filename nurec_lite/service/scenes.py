@@ -147,6 +147,11 @@ class Scenes:
     def loaded(self) -> tuple[str, ...]:
         return tuple(self._loaded)
 
+    @property
+    def capacity(self) -> int:
+        """Number of scenes that stay loaded at a time, at most."""
+        return self._config.loaded
+
     def get(self, name: str) -> ServedScene:
         """The scene, which is loaded if it is not; RequestError for one that is not served."""
         if name not in self._files:

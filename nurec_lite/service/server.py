@@ -18,11 +18,11 @@ from nurec_lite.config import ServeConfig
 from nurec_lite.service.calls import Calls
 from nurec_lite.service.errors import BUSY, INVALID, RequestError, sentence_of
 from nurec_lite.service.figures import Figures
-from nurec_lite.service.messages import METHODS, SERVICES, message, number_of, parsed
+from nurec_lite.service.health import HEALTH, MOST_WATCHERS, Health
+from nurec_lite.service.messages import METHODS, SERVICES
 from nurec_lite.service.worker import Job
 
 SPARE = 8  # threads for health, and for those who are turned away
-HEALTH = "grpc.health.v1.Health"
 log = logging.getLogger("nurec_lite")
 
 
@@ -50,13 +50,15 @@ class RpcCaller:
 class Handlers(grpc.GenericRpcHandler):
     """Routes method paths of the service's names, and of the health service, to functions of bytes."""
 
-    def __init__(self, calls: Calls, figures: Figures, healthy: Callable[[], bool], most: int) -> None:
-        self._figures, self._healthy = figures, healthy
+    def __init__(self, calls: Calls, figures: Figures, health: Health, most: int) -> None:
+        self._figures, self._health = figures, health
         self._most, self._places = most, threading.BoundedSemaphore(most)  # of requests; health has room beside them
         own = {f"/{service}/{name}": (name, getattr(calls, name)) for service in SERVICES for name in METHODS}
-        self._functions = own | {f"/{HEALTH}/Check": (HEALTH, self._check)}
+        self._functions = own | {f"/{HEALTH}/Check": (HEALTH, health.check)}
 
     def service(self, details: Any) -> Any:
+        if details.method == f"/{HEALTH}/Watch":
+            return grpc.unary_stream_rpc_method_handler(self._health.watch)
         if details.method not in self._functions:
             return None  # gRPC answers UNIMPLEMENTED
         name, function = self._functions[details.method]
@@ -88,15 +90,6 @@ class Handlers(grpc.GenericRpcHandler):
         finally:
             self._places.release()
 
-    def _check(self, data: bytes, caller: RpcCaller) -> bytes:
-        """Reply of the standard health service, for the whole server or for one of its services."""
-        asked = parsed("HealthCheckRequest", data).service
-        if asked not in ("", HEALTH, *SERVICES):
-            raise RequestError(f"service is '{asked:.200}', but there are {', '.join(SERVICES)}", "NOT_FOUND")
-        status = number_of("ServingStatus", "SERVING" if self._healthy() else "NOT_SERVING")
-        found: bytes = message("HealthCheckResponse")(status=status).SerializeToString()
-        return found
-
 
 def _status(name: str, error: Exception) -> tuple[str, str]:
     """The status and the sentence of an error. A defect shows its trace in the log."""
@@ -115,13 +108,14 @@ def _status(name: str, error: Exception) -> tuple[str, str]:
 class Server:
     """A server that listens. `port` is the one that was opened, which tells what port 0 became."""
 
-    def __init__(self, config: ServeConfig, calls: Calls, figures: Figures, healthy: Callable[[], bool]) -> None:
+    def __init__(self, config: ServeConfig, calls: Calls, figures: Figures, health: Health) -> None:
         bytes_of_message = config.max_message_mb << 20
         options = [
             ("grpc.max_receive_message_length", bytes_of_message), ("grpc.max_send_message_length", bytes_of_message),
             ("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ]  # fmt: skip
-        handlers, threads = Handlers(calls, figures, healthy, config.max_requests), config.max_requests + SPARE
+        handlers = Handlers(calls, figures, health, config.max_requests)
+        threads = config.max_requests + SPARE + MOST_WATCHERS
         self._threads = ThreadPoolExecutor(threads, "request")
         self._server = grpc.server(self._threads, [handlers], options=options, maximum_concurrent_rpcs=2 * threads)
         self.port = self._opened(config)

@@ -10,6 +10,7 @@ from nurec_lite.base.version import commit
 from nurec_lite.config import ServeConfig
 from nurec_lite.service.calls import Calls
 from nurec_lite.service.figures import Figures, FiguresServer, resident_bytes
+from nurec_lite.service.health import Health
 from nurec_lite.service.images import EgoMasks
 from nurec_lite.service.scenes import Scenes
 from nurec_lite.service.server import Server
@@ -37,7 +38,7 @@ class Service:
             stack.callback(self._worker.close)
             encoders = stack.enter_context(ThreadPoolExecutor(min(ENCODERS, os.cpu_count() or 1), "encoder"))
             calls = Calls(self.scenes, self._worker, masks, encoders, version, commit())
-            server = Server(config, calls, self.figures, self.healthy)
+            server = Server(config, calls, self.figures, Health(self.healthy, self._stopping.is_set))
             stack.callback(server.stop, config.stop_seconds)
             self.port = server.port
             self.metrics_port = self._open_figures(stack)

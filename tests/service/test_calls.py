@@ -3,7 +3,9 @@
 
 import io
 import re
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from served import JPEG, PLANAR, TIME, image_request, on_path
+from served import JPEG, PLANAR, TIME, image_request, on_path, service_of
 from tiny_capture import tiny_capture, tiny_scene
 
 from nurec_lite.capture.trajectory import frame_at, trajectory_of
@@ -24,8 +26,8 @@ from nurec_lite.output.sensors import with_sensor
 from nurec_lite.scene.scene import Scene
 from nurec_lite.service.cameras import spec_of
 from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.health import HEALTH, MOST_WATCHERS
 from nurec_lite.service.messages import METHODS, SERVICES, message
-from nurec_lite.service.server import HEALTH
 from nurec_lite.service.service import Service
 from nurec_lite.training.baseline import reference_stages
 
@@ -84,7 +86,8 @@ def test_each_call_is_served_by_both_names(service: Service, name: str) -> None:
 def test_version_and_scenes(client: Sensorsim) -> None:
     version = client.get_version()
     assert version.version_id == "1.2.3" and version.git_hash and version.grpc_api_version.patch == 5
-    assert list(client.get_available_scenes().scene_ids) == list(client.get_loaded_scenes().scene_ids) == ["mine"]
+    assert list(client.get_available_scenes().scene_ids) == ["mine"]
+    assert [one.scene_id for one in client.get_loaded_scenes().scenes] == ["mine"]
 
 
 def test_cameras_are_those_of_the_capture(client: Sensorsim) -> None:
@@ -201,6 +204,28 @@ def test_health_is_told_by_the_standard_service(service: Service) -> None:
         check = channel.unary_unary(f"/{HEALTH}/Check")
         assert check(b"") == check(b"\x0a" + bytes([len(SERVICES[1])]) + SERVICES[1].encode()) == b"\x08\x01"
         assert refused(lambda: check(b"\x0a\x05other"))[0] is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_watch_sends_the_health_and_its_changes(run: Path) -> None:
+    """SERVING, NOT_SERVING once the GPU fails, then the end of the service; an unknown service is a status of its own."""
+    with service_of(run) as service:
+        channel = grpc.insecure_channel(f"127.0.0.1:{service.port}")
+        watch = channel.unary_stream(f"/{HEALTH}/Watch")
+        watches = [watch(b"", timeout=60) for _ in range(MOST_WATCHERS)]
+        assert [next(one) for one in watches] == [b"\x08\x01"] * MOST_WATCHERS
+        code, said = refused(lambda: next(watch(b"", timeout=60)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and said == "16 calls watch the health already; use Check"
+        watches.pop().cancel()
+        found = None
+        while found != b"\x08\x03":
+            with suppress(grpc.RpcError):  # the place of the cancelled call is not free yet
+                other = watch(b"\x0a\x05other", timeout=60)
+                found = next(other)
+        other.cancel()
+        service.failed.set()
+        assert [next(one) for one in watches] == [b"\x08\x02"] * len(watches)
+    assert [list(one) for one in watches] == [[]] * len(watches)
+    channel.close()
 
 
 def test_figures_are_text_that_prometheus_reads(service: Service, client: Sensorsim) -> None:

@@ -96,7 +96,7 @@ def test_bytes_that_are_no_message_are_a_sentence(data: bytes) -> None:
 
 
 def test_numbers_of_a_message_differ_and_kinds_are_known() -> None:
-    scalars = {"float", "double", "uint32", "fixed64", "string", "bytes", "bool"}
+    scalars = {"float", "double", "uint32", "uint64", "fixed64", "string", "bytes", "bool"}
     for name, text in MESSAGES.items():
         fields = [field.split(" ") for field in text.split(", ") if field]
         assert len({number for *_, number in fields}) == len(fields), name

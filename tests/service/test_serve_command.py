@@ -27,8 +27,8 @@ from nurec_lite.base.paths import PACKAGE
 from nurec_lite.config import ServeConfig
 from nurec_lite.serve import serve, with_runs
 from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.health import HEALTH
 from nurec_lite.service.lidars import patterns
-from nurec_lite.service.server import HEALTH
 from nurec_lite.service.worker import Worker
 
 
@@ -114,7 +114,7 @@ def test_scenes_make_room_for_each_other(run: Path, tmp_path: Path) -> None:
         assert list(client.get_available_scenes().scene_ids) == ["mine", "other"]
         for name in ("mine", "other", "mine"):
             assert client.render_rgb(image_request(scene_id=name)).image_bytes
-            assert list(client.get_loaded_scenes().scene_ids) == [name]
+            assert [one.scene_id for one in client.get_loaded_scenes().scenes] == [name]
 
 
 def test_edits_and_bodies_of_vehicles(run: Path, tmp_path: Path) -> None:
