@@ -19,19 +19,18 @@ import torch
 from omegaconf import DictConfig
 
 from nurec_lite.backends import base_stages, begin_stages, build_stages
-from nurec_lite.base.environment import choose_device, device_name, environment
+from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
-from nurec_lite.base.memory import memory_for, peak_bytes
+from nurec_lite.base.memory import memory_for
 from nurec_lite.base.paths import resource
 from nurec_lite.base.phases import phases
 from nurec_lite.base.place import place_of
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.ranks import begin, own_device, present
-from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, known_checks
 from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.checks.trust import read_doubts, write_doubts
@@ -49,7 +48,6 @@ from nurec_lite.readers import Known, open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, METRICS, clear, found_checkpoint, take_run
-from nurec_lite.training.history import Row
 from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.loop import spent, train
 from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
@@ -59,7 +57,7 @@ from nurec_lite.training.start import check_same_configuration, make_state
 from nurec_lite.training.state import TrainState
 
 if TYPE_CHECKING:
-    from nurec_lite.evaluation.measure import Evaluation  # what ends a run is imported when it ends
+    from nurec_lite.report.results import Results  # what ends a run is imported when it ends
 
 HELP = """
 Reconstructs a driving capture as 3D Gaussians within a budget of seconds or steps, then measures it on the frames held out.
@@ -143,53 +141,43 @@ def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | No
 
 
 def _run(config: Config, content: dict[str, Any] | None, source: Capture | None) -> dict[str, object]:
-    out, device, ranks = Path(config.out), choose_device(own_device(config.device)), present()
-    with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
-        known = Known() if content is None else known_of(content)
-        begin = in_span("device and kernels", partial(begin_stages, config.ops, device, config.render, config.opt))
-        with span("capture"):
-            capture = open_capture(config.data, known=known, meanwhile=begin, source=source)
+    device, left_out = choose_device(own_device(config.device)), LeftOut()
+    capture = _opened(config, content, source, device)
     digest = _same_capture(capture, config, content)
     checks = _checks(capture, config, content)
     with checks.first(), span("stages"):
-        base = base_stages(config.ops, device, config.render)  # compiles kernels
-        stages = spread(build_stages(config.opt, exchanging(base, ranks)), ranks)
-    left_out = LeftOut()
+        stages = _stages(config, device)
     try:
         with checks.first():
             with span("first scene"):
                 state = _made(stages, config, capture, device, content, digest, checks.starts)
-                if ranks.size > 1 and content is None:
-                    state = with_scene_of_first(state, ranks)
             with span("checks"):
                 doubts = checks.doubts()
-        said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
-        log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
-        if ranks.first:
-            _own(config, doubts)
-        with tensorboard(config, state.history) as scalars:
-            if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
-                with span("training and checkpoint"):
-                    train(stages, state, out / CHECKPOINT)
-            metrics = _counters(state) | exchanged(stages)
-            if ranks.size > 1:
-                stages.close()  # NCCL waits for the end of all recorded steps that hold its messages
-            ranks.leave()
-            if not ranks.first:
-                return {}
-            with span("measure"):
-                evaluation, problem = _measured(stages, state, left_out) if config.train.evaluate else (None, None)
-            if evaluation is not None:
-                metrics = evaluation.metrics | metrics
-                write_scalars = partial(scalars, state.step, evaluation.metrics)
-                left_out.tried("Writing scalars for TensorBoard", write_scalars)
-            with span("findings"):
-                metrics["findings"] = found = _found(capture, state, evaluation, doubts, left_out)
+        _own(state, doubts)
+        results = _trained(stages, state, doubts, left_out)
     finally:
         left_out.tried("Closing the options", stages.close)
+    if results is None:
+        return {}
+    from nurec_lite.report.results import write
+
     with span("report"):
-        _write(config, capture, evaluation, metrics, state.history.rows, device, problem, left_out)
-    return metrics | {"findings": [*found, *left_out.sentences]}
+        write(results, state, left_out)
+    return results.metrics | {"findings": [*results.found, *left_out.sentences]}
+
+
+def _opened(config: Config, content: dict[str, Any] | None, source: Capture | None, device: torch.device) -> Capture:
+    """The capture. The device and the kernels get ready while its frames are listed."""
+    with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
+        known = Known() if content is None else known_of(content)
+        begin = in_span("device and kernels", partial(begin_stages, config.ops, device, config.render, config.opt))
+        with span("capture"):
+            return open_capture(config.data, known=known, meanwhile=begin, source=source)
+
+
+def _stages(config: Config, device: torch.device) -> Stages:
+    base = base_stages(config.ops, device, config.render)  # compiles kernels
+    return spread(build_stages(config.opt, exchanging(base, present())), present())
 
 
 def _same_capture(capture: Capture, config: Config, content: dict[str, Any] | None) -> Digest | None:
@@ -222,16 +210,23 @@ def _made(
     digest: Digest | None,
     starts: Callable[[], dict[str, Start]],
 ) -> TrainState:
+    """The state before the first step, on all ranks the same."""
     try:
-        return make_state(config, capture, device, content, stages.feed.frames, digest, starts)
+        state = make_state(config, capture, device, content, stages.feed.frames, digest, starts)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error
         raise
+    return with_scene_of_first(state, present()) if present().size > 1 and content is None else state
 
 
-def _own(config: Config, doubts: list[Verdict]) -> None:
+def _own(state: TrainState, doubts: list[Verdict]) -> None:
     """Makes the folder this run's, now that it can begin. One that goes on there keeps what it has until there is more."""
+    capture, config = state.plan.capture, state.config
+    said = capture.name, _what(capture), len(state.scene.gaussians), state.device, seconds_since_start()
+    log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
+    if not present().first:
+        return
     out = Path(config.out)
     if config.train.overwrite:
         clear(out)
@@ -240,72 +235,25 @@ def _own(config: Config, doubts: list[Verdict]) -> None:
         write_text(out / CONFIG, to_yaml(config))
 
 
-def _write(
-    config: Config, capture: Capture, evaluation: "Evaluation | None", metrics: dict[str, object], rows: list[Row],
-    device: torch.device, problem: UserError | None, left_out: LeftOut,
-) -> None:  # fmt: skip
-    """Writes all files that can be written, then raises the first error: the checkpoint is saved already."""
-    from nurec_lite.evaluation.measure import save_pictures
-    from nurec_lite.report.content import Report
-    from nurec_lite.report.page import write_results
-    from nurec_lite.report.settings import commands_after_train
+def _trained(stages: Stages, state: TrainState, doubts: list[Verdict], left_out: LeftOut) -> "Results | None":
+    """Trains, and measures on the first rank. The others return None."""
+    config = state.config
+    with tensorboard(config, state.history) as scalars:
+        if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
+            with span("training and checkpoint"):
+                train(stages, state, Path(config.out) / CHECKPOINT)
+        from nurec_lite.report.results import counters, results
 
-    out = Path(config.out)
-    commands = left_out.tried("The list of commands", partial(commands_after_train, config)) or []
-    report = Report(capture.name, config, metrics, evaluation, rows, environment(device), commands, left_out)
-    try:
-        if evaluation is None:
-            write_results(out, report)
-        else:
-            write_results(out, report, lambda: save_pictures(out / "pictures", evaluation, left_out))
-    except UserError as error:
-        problem = problem or error
-    if problem is not None:
-        raise UserError(
-            f"{problem}; {out / CHECKPOINT} is saved, and python -m nurec_lite.evaluate measures it"
-        ) from problem
+        metrics = counters(state) | exchanged(stages)
+        return results(stages, state, metrics, doubts, scalars, left_out) if _still_first(stages) else None
 
 
-def _counters(state: TrainState) -> dict[str, object]:
-    from nurec_lite.evaluation.results import left_scene, pace
-
-    return {
-        "seconds_total": seconds_since_start(),
-        "seconds_train": state.seconds,
-        "steps": state.step,
-        "gaussians": len(state.scene.gaussians),
-        "device": device_name(state.device),
-        "commit": commit(),
-        **pace(state.laps, peak_bytes(state.device)),
-        **left_scene(state.gone),
-    }
-
-
-def _measured(stages: Stages, state: TrainState, left_out: LeftOut) -> tuple["Evaluation | None", UserError | None]:
-    """The measurement, or why there is none."""
-    from nurec_lite.evaluation.measure import evaluate, held_out
-
-    log.info("measuring the held-out frames")
-    capture = state.plan.capture
-    try:
-        seconds = state.config.measure.seconds
-        return evaluate(stages, state.scene, capture, held_out(capture), None, True, left_out, seconds), None
-    except UserError as error:
-        return None, error
-    except Exception as error:
-        if out_of_memory(error):
-            return None, UserError("there is not enough memory to measure the held-out frames")
-        return None, UserError(left_out.add("Measuring the held-out frames", error).removesuffix("."))
-
-
-def _found(
-    capture: Capture, state: TrainState, evaluation: "Evaluation | None", doubts: list[Verdict], left_out: LeftOut
-) -> list[str]:
-    from nurec_lite.evaluation.findings import findings
-
-    work = partial(findings, capture, state.scene, state.config, state.step, evaluation, left_out, doubts)
-    found = left_out.tried("The search for what is odd about the capture", work) or []
-    return [*(verdict.text for verdict in doubts), *found]
+def _still_first(stages: Stages) -> bool:
+    """Ends the work of several ranks. Returns whether this is the rank that goes on alone."""
+    if present().size > 1:
+        stages.close()  # NCCL waits for the end of all recorded steps that hold its messages
+    present().leave()
+    return present().first
 
 
 def _what(capture: Capture) -> str:

@@ -52,42 +52,50 @@ def make_state(
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
     t = config.train
     plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sector=t.lidar_sector))
-    generator = torch.Generator(device).manual_seed(config.seed)
-    two_opacities = config.model.lidar_opacity and plan.has_sweeps  # what no ray teaches would only fade
-    if config.train.resume is None:
-        model = replace(config.model, lidar_opacity=two_opacities)
-        scene = make_scene(capture, model, config.seed, device)
-        if config.model.calibrate and config.render == "own":  # the peer gives poses no gradient
-            scene.calibration = none_known(
-                capture, config.model.knot_seconds, device, config.model.bilateral_grid, starts()
-            )
-        optimizer = make_optimizer(scene, config.lr)
-        return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture))
-    path = Path(config.train.resume)
+    if t.resume is None:
+        return _fresh_state(config, plan, device, starts)
+    return _stored_state(config, plan, device, Path(t.resume), content, digest)
+
+
+def _fresh_state(
+    config: Config, plan: ShotPlan, device: torch.device, starts: Callable[[], Mapping[str, Start]]
+) -> TrainState:
+    capture, wanted = plan.capture, config.model
+    model = replace(wanted, lidar_opacity=_two_opacities(config, plan))
+    scene = make_scene(capture, model, config.seed, device)
+    if wanted.calibrate and config.render == "own":  # the peer gives poses no gradient
+        scene.calibration = none_known(capture, wanted.knot_seconds, device, wanted.bilateral_grid, starts())
+    optimizer, generator = make_optimizer(scene, config.lr), torch.Generator(device).manual_seed(config.seed)
+    return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture))
+
+
+def _two_opacities(config: Config, plan: ShotPlan) -> bool:
+    """Whether the lidar has an opacity of its own. Without a ray that teaches it, it would only fade."""
+    return config.model.lidar_opacity and plan.has_sweeps
+
+
+def _stored_state(
+    config: Config,
+    plan: ShotPlan,
+    device: torch.device,
+    path: Path,
+    content: dict[str, Any] | None,
+    digest: Digest | None,
+) -> TrainState:
     content = content or load_checkpoint(path, "cpu")
     check_same_configuration(path, content, config)
-    content = with_lidar_opacity(content) if two_opacities else content
+    content = with_lidar_opacity(content) if _two_opacities(config, plan) else content
     scene = scene_to(scene_from_dict(content["scene"]), device)
-    digest = digest or check_known_capture(path, content, capture, config.data, exact=True)
-    optimizer = make_optimizer(scene, config.lr)
+    digest = digest or check_known_capture(path, content, plan.capture, config.data, exact=True)
+    optimizer, generator = make_optimizer(scene, config.lr), torch.Generator(device)
     restore_moments(optimizer, content["optimizer"])
     restore_generator(path, generator, content["generator"])
-    step, seconds = int(content["counters"]["step"]), content["counters"]["seconds"]
     history, counters = History(content["history"]), content["counters"]
     edge = counters["edge"] if "edge" in counters else edge_of_stored_scene(scene.gaussians.means.detach())
     state = TrainState(
-        plan,
-        config,
-        scene,
-        optimizer,
-        generator,
-        device,
-        step,
-        seconds,
-        history=history,
-        watch=Watch(edge),
-        digest=digest,
-    )
+        plan, config, scene, optimizer, generator, device, int(counters["step"]), counters["seconds"], history=history,
+        watch=Watch(edge), digest=digest,
+    )  # fmt: skip
     state.gone = int(counters.get("gone", 0))
     return state
 
