@@ -44,7 +44,6 @@ PICTURES = ROOT / "docs/images/options"
 CHAIN = ROOT / "docs/images/chain.svg"
 FILTER = ".*_kernel"  # of ncu: all kernels of ours
 CUDA = (".cu", ".cuh")
-KEYS = "data=kitti_raw data.root=FOLDER +size=large train.seconds=null train.steps=20000"
 
 
 # ---- regions
@@ -113,18 +112,9 @@ def _files(page: Path, arguments: str) -> str:
 
 def _repeat(page: Path, arguments: str) -> str:
     """Returns the commands that measure the option again; those with kernels of their own under ncu, too."""
-    name, needs = page.stem, option_module(page.stem).REQUIRES
-    before, after = (f"'+opt=[{','.join(names)}]'" for names in (needs, (*needs, name)))
-    lines = [
-        f"KEYS='{KEYS}'",
-        f"python benchmarks/opt/bench_{name}.py",
-        f"python -m nurec_lite.profile tool=nsys $KEYS {before} out=runs/before",
-        f"python -m nurec_lite.profile tool=nsys $KEYS {after} out=runs/after",
-        "python -m nurec_lite.profile compare runs/before runs/after",
-    ]
-    if any(kernels_of(file) for file in files_of(page) if file.suffix in CUDA):
-        lines.append(f"python -m nurec_lite.profile tool=ncu $KEYS {after} 'kernels=\"{FILTER}\"' steps=1 out=runs/ncu")
-    return "\n".join(f"    {line}" for line in lines)
+    name, known = page.stem, any(kernels_of(file) for file in files_of(page) if file.suffix in CUDA)
+    profile = f"python benchmarks/opt/profile_option.py {name} data=kitti_raw data.root=FOLDER"
+    return f"    python benchmarks/opt/bench_{name}.py\n    {profile}{' --ncu' if known else ''}"
 
 
 def _shelf(page: Path, arguments: str) -> str:
