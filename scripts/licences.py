@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Licences of everything that constraints.txt pins, as the installed packages state them: docs/licences.md.
+"""Licences of everything that constraints.txt pins, as the installed packages state them: docs/licences.csv.
 
 python scripts/licences.py            prints the table
-python scripts/licences.py --write    writes it into the page
+python scripts/licences.py --write    writes the file
 """
 
+import csv
+import io
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from nurec_lite.base.program import Parser, fail
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/licences.md"
-BEGIN, END = "<!-- begin: scripts/licences.py -->", "<!-- end -->"
+TABLE = ROOT / "docs/licences.csv"
 STATED_ELSEWHERE = {"gsplat": "Apache-2.0"}  # in the file LICENSE alone
 TOOLKIT = ("nvidia-cuda-", "nvidia-nvvm")  # NVIDIA's compiler, which the page names in words
 ALIASES = {
@@ -43,24 +44,26 @@ def licence(found: Distribution) -> str:
 
 
 def table() -> str:
-    rows = ["| package | version | licence |", "|---|---|---|"]
+    """Returns a line a package: name, version, licence."""
+    lines = io.StringIO()
+    rows = csv.writer(lines, lineterminator="\n")
+    rows.writerow(("package", "version", "licence"))
     for name, version in sorted(pinned().items(), key=lambda pair: pair[0].lower()):
         try:
-            rows.append(f"| {name} | {version} | {licence(distribution(name))} |")
+            rows.writerow((name, version, licence(distribution(name))))
         except PackageNotFoundError:
             fail(f"{name} is not installed: pip install -c constraints.txt -e '.[dev,jpeg]', then again")
-    return "\n".join(rows)
+    return lines.getvalue()
 
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_argument("--write", action="store_true", help="puts it into docs/licences.md")
+    parser.add_argument("--write", action="store_true", help="writes docs/licences.csv")
     write, made = parser.parse_args().write, table()
     if write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}")
+        TABLE.write_text(made)
     else:
-        print(made)
+        print(made, end="")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the project needs is bounded above, locked to one version, and under a licence that it may be passed on with."""
 
+import csv
 import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
@@ -22,7 +23,7 @@ LINES = [
     line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.strip() and not line.startswith("#")
 ]
 PINNED = {canonicalize_name(line.partition("==")[0].strip()): line.partition("==")[2].strip() for line in LINES}
-ROWS = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \|$", (ROOT / "docs/licences.md").read_text(), re.MULTILINE)
+ROWS = list(csv.reader((ROOT / "docs/licences.csv").read_text().splitlines()))[1:]  # package, version, licence
 TOOLKIT = {canonicalize_name(Requirement(text).name) for text in EXTRAS["cuda"]}  # NVIDIA's, as the page says in words
 OF_TORCH = ("nvidia", "cuda", "triton", "cusparselt")  # what torch pins itself, by the machine
 
@@ -60,12 +61,12 @@ def test_the_lock_file_holds_what_is_needed_in_turn() -> None:
     assert seen - PINNED.keys() == set()
 
 
-def test_the_page_of_licences_is_that_of_the_lock_file() -> None:
-    rows = {canonicalize_name(name): version for name, version, _ in ROWS if name != "package"}
+def test_the_table_of_licences_is_that_of_the_lock_file() -> None:
+    rows = {canonicalize_name(name): version for name, version, _ in ROWS}
     assert rows == {name: version for name, version in PINNED.items() if name not in TOOLKIT}
 
 
 def test_every_licence_is_known_and_may_be_passed_on() -> None:
     forbidden = re.compile(r"GPL|non-?commercial|proprietary|unknown", re.IGNORECASE)
-    stated = {name: licence for name, _, licence in ROWS if name != "package"}
+    stated = {name: licence for name, _, licence in ROWS}
     assert stated and not {name: licence for name, licence in stated.items() if forbidden.search(licence)}
