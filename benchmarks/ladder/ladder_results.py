@@ -150,7 +150,7 @@ def section(
     inside = out.is_relative_to(beside.parent)
     within = f"../{out.relative_to(beside.parent).as_posix()}" if inside else None
     words = f"*Medians (quartiles): steps over all rounds, speedups over rounds. {how(told)}; {told['date']}.*"
-    parts = [f"    {told['command']}", table(rows), words]
+    parts = [table(rows), words]
     parts += (
         [f"![Time of a step by rung]({within}/waterfall.png)\n\nSingle times: [{out.name}]({within})"] if within else []
     )

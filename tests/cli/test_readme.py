@@ -76,19 +76,6 @@ def test_the_python_example_runs(
 
 
 @pytest.mark.slow
-def test_the_example_of_single_views_runs(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/usage.md."""
-    page = (Path(__file__).resolve().parents[2] / "docs/usage.md").read_text()
-    found = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    assert found is not None
-    ended = shell("train", f"out={tmp_path}/run", "device=cpu", "train.steps=2", "data.downscale=4", *SMALL)
-    assert ended.code == 0, ended.error
-    exec(found[1].replace("runs/mine/checkpoint.pt", f"{tmp_path}/run/checkpoint.pt"), {})
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 5 and all(re.fullmatch(r"torch\.Size\(\[\d+, \d+, 3\]\) 0\.\d+", line) for line in said)
-
-
-@pytest.mark.slow
 def test_the_example_of_a_capture_is_written_and_trained_on(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
