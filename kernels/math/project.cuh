@@ -86,7 +86,8 @@ NUREC_FN Bounds<T> camera_bounds(CameraModel<T> const& camera, Motion<T> const& 
 }
 
 // Bounds over a sweep's seam: the sweep ends at the azimuth at which it begins, so a moving Gaussian there is seen
-// twice, from either pose, and gets both places. middle: the mean where the lidar sees it, at `at`.
+// twice, from either pose, and gets both places. A lidar that does not spin may look anywhere at any time of the sweep.
+// middle: the mean where the lidar sees it, at `at`.
 template <class T>
 NUREC_FN Bounds<T> over_the_seam(LidarModel<T> const& lidar, Moving<T> const& mean, Vec3<T> middle, Place<T> at,
                                  Bounds<T> b) {
@@ -97,7 +98,7 @@ NUREC_FN Bounds<T> over_the_seam(LidarModel<T> const& lidar, Moving<T> const& me
                             b.high_u + larger(larger(u0, u1), T(0)), b.high_v + larger(larger(v0, v1), T(0))};
     T const first = floor((wide.low_u - lidar.azimuth_start) / T(2 * PI));
     T const last = floor((wide.high_u - lidar.azimuth_start) / T(2 * PI));
-    return first != last ? wide : b;
+    return first != last || !lidar.spins() ? wide : b;
 }
 
 template <class T>

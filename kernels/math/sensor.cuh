@@ -200,10 +200,14 @@ NUREC_FN T elevation_of(Vec3<T> p) {
 
 template <class T>
 struct LidarModel {
-    T spin_rate;      // revolutions a radian of azimuth, negative when it turns clockwise
+    T spin_rate;      // revolutions a radian of azimuth, negative when it turns clockwise, 0 when it does not spin
     T azimuth_start;  // radians, where a revolution begins
 
-    NUREC_FN T fraction(T azimuth) const { return positive_remainder((azimuth - azimuth_start) * spin_rate, T(1)); }
+    NUREC_FN bool spins() const { return spin_rate != 0; }
+
+    NUREC_FN T fraction(T azimuth) const {
+        return spins() ? positive_remainder((azimuth - azimuth_start) * spin_rate, T(1)) : T(0.5);
+    }
 
     // When the lidar looks at a point.
     NUREC_FN T lead(Moving<T> const& point) const {

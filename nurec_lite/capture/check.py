@@ -19,11 +19,13 @@ from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.types import Capture, CaptureError, Frame
 from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.camera import Camera, lens_flaw
-from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.geometry.lidar import Lidar, RayTable
 from nurec_lite.geometry.tracks import Tracks
 
 MAX_PIXELS = 1 << 26  # of an image; what claims more is no camera, and decoding it would take gigabytes
 MAX_BEAMS = 1024
+MAX_TABLE = 1 << 21  # rays of a sweep
+UNIT = 1e-2  # by which the length of a direction may differ from 1
 MAX_AZIMUTH_STEPS = 1 << 16
 FARTHEST = 1e8  # metres from the origin of the world: UTM coordinates fit
 LARGEST = 1e3  # metres, of a moving object
@@ -111,7 +113,18 @@ def _lidar_flaws(lidar: Lidar) -> Iterator[str]:
         yield f"max_range {lidar.max_range:g} m, but must have a positive one"
     if not (1 <= lidar.azimuth_steps <= MAX_AZIMUTH_STEPS and abs(lidar.azimuth_start) <= 4 * math.pi):
         yield f"azimuth_steps {lidar.azimuth_steps} from {lidar.azimuth_start:g}, which no revolution has"
+    if lidar.table is not None:
+        yield from _table_flaws(lidar.table)
     yield from _mounting_flaws("T_rig_lidar", lidar.T_rig_lidar)
+
+
+def _table_flaws(table: RayTable) -> Iterator[str]:
+    if table.directions.shape != (len(table.fractions), 3) or not 1 <= len(table.fractions) <= MAX_TABLE:
+        yield f"a table of {len(table.fractions)} rays, but must have 1 to {MAX_TABLE}"
+    elif not bool(((table.directions.norm(dim=1) - 1).abs() < UNIT).all()):
+        yield "a table with directions of another length than 1"
+    elif not bool(((table.fractions >= 0) & (table.fractions <= 1)).all()):
+        yield "a table with fractions that do not lie between 0 and 1"
 
 
 def _degrees(angles: Tensor) -> str:

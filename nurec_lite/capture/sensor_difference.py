@@ -139,6 +139,11 @@ def apart(
 
 
 def _pattern_flaw(was: Lidar, now: Lidar) -> str | None:
+    if was.spins != now.spins:
+        return f"{'beams that turn' if now.spins else 'no rows and columns'}, but had {'beams that turn' if was.spins else 'none'}"
+    if not now.spins:  # its bands say how its rays are grouped, not where they are
+        same = math.isclose(was.max_range, now.max_range, rel_tol=CLOSE)
+        return None if same else f"max_range {now.max_range:.6g} m, but had {was.max_range:.6g} m"
     if len(was.elevations) != len(now.elevations):
         return f"{len(now.elevations)} beams, but had {len(was.elevations)}"
     apart = (was.elevations.double() - now.elevations.double()).abs()

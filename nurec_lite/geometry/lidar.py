@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spinning lidar: spherical coordinates and the rays of a sweep.
+"""Lidars that spin or scan in any pattern: spherical coordinates and the rays of a sweep.
 
 Lidar frame: x forward, y left, z up; azimuth = atan2(y, x) grows counter-clockwise, elevation is positive upwards.
 """
@@ -15,9 +15,17 @@ CELL_BEAMS = 4
 CELL_STEPS = 4
 
 
+@dataclass(frozen=True, eq=False)
+class RayTable:
+    """R rays that a lidar sends in every sweep."""
+
+    directions: Tensor  # [R, 3] unit, float32
+    fractions: Tensor  # [R] float64, 0 at the start of a sweep, 1 at its end
+
+
 @dataclass(frozen=True)
 class Lidar:
-    """Mounting and beams of one lidar."""
+    """Mounting and pattern of one lidar: beams that turn, or rays in any directions at any times (geometry/free_lidar.py)."""
 
     name: str
     T_rig_lidar: Tensor  # [4, 4] float64
@@ -26,16 +34,22 @@ class Lidar:
     azimuth_steps: int = 2048  # rays that a beam sends in a revolution, about
     azimuth_start: float = math.pi  # radians, where a revolution begins: behind the vehicle, as in KITTI
     clockwise: bool = True  # seen from above
+    spins: bool = True  # False: rings are bands of elevation, and the azimuth of a ray does not give its time
+    table: RayTable | None = None  # rays of every sweep; None: those of its beams, or unknown if it does not spin
 
     @property
     def spin_rate(self) -> float:
-        """Revolutions a radian of azimuth: negative when azimuth falls with time."""
-        return (-1 if self.clockwise else 1) / (2 * math.pi)
+        """Revolutions a radian of azimuth: negative when azimuth falls with time; 0: azimuth does not follow time."""
+        return (-1 if self.clockwise else 1) / (2 * math.pi) if self.spins else 0.0
 
     def spin_fraction(
         self,
         azimuth: Tensor,  # [...] radians
-    ) -> Tensor:  # [...] in [0, 1): when, as a fraction of the revolution, the lidar looks there
+    ) -> (
+        Tensor
+    ):  # [...] in [0, 1): when, as a fraction of the revolution, the lidar looks there; 0.5 if it does not spin
+        if not self.spins:
+            return torch.full_like(azimuth, 0.5)
         return torch.remainder((azimuth - self.azimuth_start) * self.spin_rate, 1)
 
     @lru_cache(maxsize=64)  # noqa: B019  lidars are few and live as long as the capture
@@ -87,7 +101,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Sweep:
-    """R rays of one revolution. Directions are in the lidar's frame at the ray's own time: nothing is motion compensated."""
+    """R rays of one revolution or period. Directions are in the lidar's frame at the ray's own time: nothing is motion compensated."""
 
     directions: Tensor  # [R, 3] unit, float32
     ranges: Tensor  # [R] metres, 0 where nothing returned

@@ -15,7 +15,7 @@ from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, POSITIONED, UNKNOWN
 from nurec_lite.geometry.camera import SHUTTERS, Camera
 from nurec_lite.geometry.lens import COEFFICIENTS
-from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.geometry.lidar import Lidar, RayTable
 from nurec_lite.training.schema_values import check_keys, check_names, check_number, check_tensor, demand
 
 MOST = 1 << 62  # bytes, checksums and numbers of frames
@@ -33,10 +33,18 @@ def record_of(digest: Digest) -> dict[str, Any]:
     return {
         "name": digest.name,
         "cameras": [_plain(camera) for camera in digest.cameras],
-        "lidars": [_plain(lidar) for lidar in digest.lidars],
+        "lidars": [_lidar_record(lidar) for lidar in digest.lidars],
         "frames": {name: _plain(frames) for name, frames in digest.frames.items()},
         **({} if digest.path is None else {"path": _path_record(digest.path)}),
     }
+
+
+def _lidar_record(lidar: Lidar) -> dict[str, Any]:
+    """A lidar of rows without a table has the fields that older versions know."""
+    values = _plain(lidar)
+    if lidar.table is not None:
+        return values | {"table": _plain(lidar.table)}
+    return {name: value for name, value in values.items() if not (name == "table" or (name == "spins" and value))}
 
 
 def _path_record(path: KnownPath) -> dict[str, Any]:
@@ -54,10 +62,15 @@ def digest_from(record: dict[str, Any]) -> Digest:
     return Digest(
         record["name"],
         tuple(Camera(**camera) for camera in record["cameras"]),
-        tuple(Lidar(**lidar) for lidar in record["lidars"]),
+        tuple(_lidar_from(lidar) for lidar in record["lidars"]),
         {name: SensorFrames(**frames) for name, frames in record["frames"].items()},
         path_from(record),
     )
+
+
+def _lidar_from(record: dict[str, Any]) -> Lidar:
+    table = record.get("table")
+    return Lidar(**record | ({} if table is None else {"table": RayTable(**table)}))
 
 
 def path_from(record: dict[str, Any]) -> KnownPath | None:
@@ -118,14 +131,22 @@ def _check_camera(value: Any, at: str) -> None:
 
 
 def _check_lidar(value: Any, at: str) -> None:
-    check_keys(value, at, tuple(f.name for f in fields(Lidar)))
+    given = value if type(value) is dict else {}
+    left_out = [name for name in ("spins", "table") if name not in given]
+    check_keys(value, at, tuple(f.name for f in fields(Lidar) if f.name not in left_out))
     _check_numbers(value, at)
     check_tensor(value["T_rig_lidar"], f"{at}.T_rig_lidar", (4, 4), torch.float64, -FARTHEST, FARTHEST)
     beams = value["elevations"]
     dtype = beams.dtype if type(beams) is Tensor and beams.dtype == torch.float32 else torch.float64
     check_tensor(beams, f"{at}.elevations", (None,), dtype, -2, 2)
     demand(len(beams) <= MAX_BEAMS, f"{at}.elevations", f"those of at most {MAX_BEAMS} beams")
-    demand(type(value["clockwise"]) is bool, f"{at}.clockwise", "true or false")
+    for name in ("clockwise", *given.keys() & {"spins"}):
+        demand(type(value[name]) is bool, f"{at}.{name}", "true or false")
+    if "table" in given:
+        check_keys(value["table"], f"{at}.table", tuple(f.name for f in fields(RayTable)))
+        check_tensor(value["table"]["fractions"], f"{at}.table.fractions", (None,), torch.float64, 0, 1)
+        rays = len(value["table"]["fractions"])
+        check_tensor(value["table"]["directions"], f"{at}.table.directions", (rays, 3), torch.float32, -2, 2)
 
 
 def _check_numbers(value: dict[str, Any], at: str) -> None:

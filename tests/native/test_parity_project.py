@@ -32,6 +32,7 @@ from splat_scenes import (
     make_lidar,
     make_lidar_view,
     make_pose,
+    make_rosette_view,
     no_gaussians,
     rays_view,
     spherical,
@@ -211,6 +212,14 @@ def test_lidars(clockwise: bool, motion: Motion, device: torch.device) -> None:
     view = make_lidar_view(replace(make_lidar(8, 256), clockwise=clockwise), motion)
     g = make_gaussians(around(1500, 1, 60), scales=(0.01, 2), opacities=(0.001, 1), speed=5.0)
     assert len(check(g, view, device).index) > 1400
+
+
+@pytest.mark.parametrize("motion", [STILL, FAST], ids=["still", "fast"])
+def test_lidars_without_rows(motion: Motion, device: torch.device) -> None:
+    view = make_rosette_view(2000, motion)
+    local = uniform(1, 60, 1500, 1) * spherical(uniform(-0.7, 0.7, 1500), uniform(-0.7, 0.7, 1500))
+    g = make_gaussians(local, scales=(0.01, 2), opacities=(0.001, 1), speed=5.0)
+    assert len(check(g, view, device).index) > 1000
 
 
 @pytest.mark.parametrize("start", [math.pi, 0.0, -1.0])

@@ -46,6 +46,7 @@ from splat_scenes import (
     make_lidar,
     make_lidar_view,
     make_pose,
+    make_rosette_view,
     make_sky,
     no_gaussians,
     rays_view,
@@ -195,6 +196,12 @@ def test_every_parameter_gets_a_gradient(sensor: str, device: torch.device) -> N
 @pytest.mark.parametrize("motion", [STILL, LIDAR_MOTION], ids=["still", "moving"])
 def test_lidars(motion: Motion, device: torch.device) -> None:
     assert_parity(lidar_case(make_lidar_view(make_lidar(8, 64), motion)), device)
+
+
+def test_lidars_without_rows(device: torch.device) -> None:
+    local = uniform(4, 9, 300, 1) * spherical(uniform(-0.7, 0.7, 300), uniform(-0.7, 0.7, 300))
+    scene = scene_of(make_gaussians(local, scales=(0.1, 0.6)), 0.4)
+    assert_parity(Case.of(scene, make_rosette_view(700, Motion((2.0, 0.2, 0.0), (0.0, 0.02, 0.1)))), device)
 
 
 @pytest.mark.parametrize("n", [0, 1, 60])

@@ -26,6 +26,7 @@ from splat_scenes import (
     make_lidar,
     make_lidar_view,
     make_pose,
+    make_rosette_view,
     no_gaussians,
     oracle_lidar,
     oracle_rays,
@@ -254,6 +255,14 @@ def test_lidar_lists_lose_little(motion: Motion) -> None:
     local = uniform(18, 22, 300, 1) * spherical(uniform(-0.4, 0.4, 300), uniform(-0.06, 0.06, 300))
     g = make_gaussians(local, scales=(0.07, 0.13), speed=0.0 if motion is STILL else 5.0)
     assert share_lost(g, view) < 0.005
+
+
+@pytest.mark.parametrize("motion", [LIDAR_MOTION, Motion((3.0, 0.5, 0.0), (0.0, 0.02, 0.1))], ids=["moving", "fast"])
+def test_lists_of_a_lidar_without_rows_lose_little(motion: Motion) -> None:
+    """A ray of any time may meet a Gaussian, so its bounds hold its places from the start to the end of the sweep."""
+    view = make_rosette_view(8000, motion, field=0.5)
+    local = uniform(18, 22, 300, 1) * spherical(uniform(-0.3, 0.3, 300), uniform(-0.3, 0.3, 300))
+    assert share_lost(make_gaussians(local, scales=(0.07, 0.13), speed=5.0), view) < 0.005
 
 
 @pytest.mark.parametrize("side", [-1, 1])

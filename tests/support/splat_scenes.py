@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.geometry.camera import Camera, undistort, unproject
+from nurec_lite.geometry.free_lidar import free_lidar, rosette
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.splat.tiles import PairList
@@ -123,6 +124,15 @@ def rays_view(
     T_world_lidar: Tensor = POSE,
 ) -> LidarView:
     return LidarView(*motion.ends(T_world_lidar), 3.0, 3.0 + motion.seconds, lidar, directions, fractions)
+
+
+def make_rosette_view(
+    rays: int, motion: Motion = STILL, field: float = 1.2, turns: tuple[float, float] = (7.0, -3.0)
+) -> LidarView:
+    """A lidar without rows and columns; azimuth does not follow time."""
+    table = rosette(rays, field, turns)
+    directions = F.normalize(table.directions.to(F64), dim=1)
+    return rays_view(free_lidar("r", torch.eye(4, dtype=F64), directions), directions, table.fractions, motion)
 
 
 def spherical(azimuth: Tensor, elevation: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.turns import turns
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import SweepFrame
+from nurec_lite.geometry.free_lidar import same_rays
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.geometry.se3 import invert
 
@@ -44,7 +45,10 @@ def check_ray_times(sample: Sample) -> Iterator[Verdict]:
         if not pairs or sample.blamed(RAYS, subject=lidar.name):
             yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} do not tell the times of its rays.")
             continue
-        yield _several(sample, lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
+        if lidar.spins:
+            yield _several(sample, lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
+        else:
+            yield _repeated(sample, lidar, pairs) or _unknown_turn(lidar)
 
 
 Pairs = Sequence[tuple[SweepFrame, Sweep]]
@@ -68,6 +72,10 @@ def _several(sample: Sample, lidar: Lidar, pairs: Pairs) -> Verdict | None:
             "store each turn as a sweep of its own, with its own times and poses",
             turns=median(ways),
         )
+    return _repeated(sample, lidar, pairs)
+
+
+def _repeated(sample: Sample, lidar: Lidar, pairs: Pairs) -> Verdict | None:
     again = median(_again(lidar, sample.ordered(frame)) for frame, _ in pairs)
     if again > AGAIN:
         sentence = f"{100 * again:.0f} % of the rays of {lidar.name} have the direction of another ray of their sweep."
@@ -76,8 +84,15 @@ def _several(sample: Sample, lidar: Lidar, pairs: Pairs) -> Verdict | None:
     return None
 
 
+def _unknown_turn(lidar: Lidar) -> Verdict:
+    sentence = f"{lidar.name} has no rows and columns, so no turn shows the times of its rays."
+    return _verdict(lidar, Level.UNKNOWN, sentence, None)
+
+
 def _again(lidar: Lidar, rays: Ordered) -> float:
     """The share of the rays that have another one of their ring and direction before them."""
+    if not lidar.spins:  # a curve that crosses itself meets a direction again at another time
+        return float(same_rays(rays.sweep.directions, rays.sweep.times).double().mean())
     apart = rays.azimuth[rays.order].diff()
     same = (rays.sweep.rings[rays.order].diff() == 0) & (apart < TOGETHER * 2 * math.pi / lidar.azimuth_steps)
     return float(same.double().mean()) if len(same) else 0.0

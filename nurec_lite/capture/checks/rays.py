@@ -70,7 +70,8 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
             yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} hold too few rays to tell.")
         else:
             values = next((f for s in sweeps for f in value_flaws(s.sweep, len(lidar.elevations))), None)
-            yield _of_rings(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
+            of_rays = _of_rings if lidar.spins else _without_rings
+            yield of_rays(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
 
 
 def swept(sample: Sample, lidar: Lidar) -> list[Ordered]:
@@ -107,6 +108,15 @@ def _of_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
         return _wrong(lidar, Level.CERTAIN, ordered_otherwise, figures)
     sentence = f"Rays of {lidar.name} lie on its beams, within {off:.2f}°."
     return Verdict(NAME, lidar.name, Level.RIGHT, sentence, figures=figures)
+
+
+def _without_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
+    """Rings of a lidar without rows and columns only group its rays."""
+    flaw = _shuffled(sweeps) or _reversed(lidar, sweeps)
+    if flaw is not None:
+        return _wrong(lidar, Level.CERTAIN, flaw)
+    sentence = f"{lidar.name} has no rows and columns, and ranges of its neighbouring rays are alike."
+    return Verdict(NAME, lidar.name, Level.RIGHT, sentence)
 
 
 def rings_of(lidar: Lidar, sweeps: Sequence[Ordered]) -> Rings:

@@ -33,6 +33,8 @@ def turns(sweep: Sweep) -> float | None:
 
 def against(sample: Sample, lidar: Lidar, frames: Sequence[SweepFrame]) -> bool:
     """Whether the rays of most sweeps turn the other way than the lidar says."""
+    if not lidar.spins:
+        return False
     found = [turns(sample.sweep(frame)) for frame in spread(frames, 3)]
     known = [way for way in found if way is not None]
     return bool(known) and sum((way > 0) == lidar.clockwise for way in known) > len(known) / 2

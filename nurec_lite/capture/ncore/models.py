@@ -28,7 +28,9 @@ def lidar_model(
     lidar: Lidar,
     period: float,  # seconds of a revolution
 ) -> "RowOffsetStructuredSpinningLidarModelParameters | None":
-    """Returns rows and columns; None where beams share an elevation, since rows of NCore fall strictly."""
+    """Returns rows and columns; None where beams share an elevation, since rows of NCore fall strictly, or where there are none."""
+    if not lidar.spins:
+        return None
     from ncore.data import RowOffsetStructuredSpinningLidarModelParameters
 
     rows = lidar.elevations.sort(descending=True).values.numpy().astype(np.float32)

@@ -26,7 +26,7 @@ from nurec_lite.capture.ncore.poses import GLOBAL, RIG, WORLD
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack.check import FormatError
 from nurec_lite.capture.pack.sweep import as_sweep
-from nurec_lite.capture.pack.write import Progress, encoded_image, image_of
+from nurec_lite.capture.pack.write import Progress, encoded_image, image_of, plain_lidar
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 
@@ -114,7 +114,7 @@ def _own(capture: Capture, clock: Clock) -> dict[str, Any]:
     own = {
         "version": VERSION, "name": capture.name, "zero_us": clock.zero, "origin": list(capture.origin),
         "margin": float(capture.tracks.margin),
-        "cameras": [camera.name for camera in capture.cameras], "lidars": [_plain(lidar) for lidar in capture.lidars],
+        "cameras": [camera.name for camera in capture.cameras], "lidars": [plain_lidar(lidar) for lidar in capture.lidars],
         "doubts": [_plain(doubt) for doubt in capture.doubts],
         "poses": CHOSEN if capture.poses_from in (CHOSEN, ESTIMATED) else None,
     }  # fmt: skip

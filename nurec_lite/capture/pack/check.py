@@ -42,6 +42,10 @@ def sweep_member(sensor: str, index: int) -> str:
     return f"sweeps/{sensor}/{index:06d}.sweep"
 
 
+def table_member(sensor: str) -> str:
+    return f"tables/{sensor}.sweep"
+
+
 # ---- single values
 
 
@@ -185,6 +189,7 @@ def camera(value: Any, at: str) -> None:
 LIDAR = record(
     name=name, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
     azimuth_steps=whole(1, MAX_AZIMUTH_STEPS), azimuth_start=number, clockwise=flag,
+    optional={"spins": flag, "table": text},  # a lidar of rows states none, so that older programs read it
 )  # fmt: skip
 FRAME = record(
     sensor=name, index=whole(0, MOST_FRAMES), time_start=number, time_end=number,
@@ -208,6 +213,9 @@ def check_index(index: Any) -> None:
     """Raises FormatError."""
     CAPTURE(index, "")
     formats = [index["image_encoding"]["format"]] if "image_encoding" in index else list(IMAGE_FORMATS)
+    for i, row in enumerate(index["lidars"]):
+        named = table_member(row["name"])
+        _demand(row.get("table", named) == named, row.get("table"), f"lidars[{i}].table", named)
     for kind, sensors in (("images", "cameras"), ("sweeps", "lidars")):
         names = {sensor["name"] for sensor in index[sensors]}
         for i, row in enumerate(index[kind]):

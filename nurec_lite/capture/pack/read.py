@@ -26,7 +26,7 @@ from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, Format
 from nurec_lite.capture.pack.sweep import decode_sweep
 from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Encoded, Frame, Glance, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
-from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.geometry.lidar import Lidar, RayTable, Sweep
 from nurec_lite.geometry.tracks import Tracks
 
 # what zipfile raises for a damaged directory, besides its own
@@ -193,7 +193,7 @@ def _read_index(path: Path, members: dict[str, Member]) -> dict[str, Any]:
 
 def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], downscale: int) -> Capture:
     cameras = {c["name"]: Camera(**_camera(c)) for c in index["cameras"]}
-    lidars = {s["name"]: Lidar(**_tensors(s, "T_rig_lidar", "elevations")) for s in index["lidars"]}
+    lidars = {s["name"]: _lidar(path, members, s) for s in index["lidars"]}
     encoding = _encoding(index)
     images = []
     for row in index["images"]:
@@ -216,6 +216,15 @@ def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], down
     )
 
 
+def _lidar(path: Path, members: dict[str, Member], row: dict[str, Any]) -> Lidar:
+    found = _tensors(row, "T_rig_lidar", "elevations")
+    if "table" in row:
+        member = _member(path, members, row["table"])
+        rays = decode_sweep(member.read(), str(member))
+        found["table"] = RayTable(rays.directions, rays.times)
+    return Lidar(**found)
+
+
 def _member(path: Path, members: dict[str, Member], name: str) -> Member:
     if name not in members:
         raise CaptureError(f"{path} lacks its member {name}; {REMEDY}")
@@ -223,7 +232,10 @@ def _member(path: Path, members: dict[str, Member], name: str) -> Member:
 
 
 def _check_needed(path: Path, members: dict[str, Member], index: dict[str, Any]) -> None:
-    unknown = members.keys() - {INDEX} - {row["member"] for kind in ("images", "sweeps") for row in index[kind]}
+    tables = {row["table"] for row in index["lidars"] if "table" in row}
+    unknown = (
+        members.keys() - {INDEX} - tables - {row["member"] for kind in ("images", "sweeps") for row in index[kind]}
+    )
     if unknown:
         raise CaptureError(f"{path} holds '{short(min(unknown))}', which no frame needs; {REMEDY}")
 

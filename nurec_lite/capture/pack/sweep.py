@@ -21,7 +21,8 @@ from nurec_lite.capture.check import LATEST, MAX_BEAMS
 from nurec_lite.capture.checks.ray_values import value_flaws
 from nurec_lite.capture.pack.check import REMEDY
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.lidar import Sweep, azimuth_elevation
+from nurec_lite.geometry.free_lidar import bands_of
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 
 RANGE_STEP = 0.002  # metres
 ANGLE_STEP = 2 * math.pi / 2**17  # radians
@@ -43,6 +44,14 @@ _HEADER = np.dtype([("rays", "<i8"), ("returned", "<i8"), ("time", "<f8"), ("rat
 def as_sweep(sweep: Sweep) -> Sweep:
     """The sweep with tensors, whether it holds them or arrays of numpy."""
     return Sweep(*(torch.as_tensor(getattr(sweep, name)) for name in Sweep.__dataclass_fields__))
+
+
+def table_sweep(lidar: Lidar) -> Sweep:
+    """A lidar's table of rays as a sweep without returns that takes a second."""
+    assert lidar.table is not None
+    directions, fractions = lidar.table.directions, lidar.table.fractions
+    nothing = torch.zeros(len(fractions))
+    return Sweep(directions, nothing, nothing, fractions, bands_of(lidar, directions), nothing.bool())
 
 
 def encode_sweep(

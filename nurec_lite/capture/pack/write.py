@@ -28,10 +28,12 @@ from nurec_lite.capture.pack.check import (
     check_index,
     image_member,
     sweep_member,
+    table_member,
 )
-from nurec_lite.capture.pack.sweep import as_sweep, encode_sweep
+from nurec_lite.capture.pack.sweep import as_sweep, encode_sweep, table_sweep
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame
 from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
 
 Progress = Callable[[int, int], None]  # members written, of how many
 Job = tuple[str, Callable[[], bytes]]  # a member's name, and what encodes it
@@ -72,7 +74,7 @@ def _write_members(
     archive: zipfile.ZipFile, capture: Capture, image_format: str, quality: int, progress: Progress | None
 ) -> None:
     _write(archive, INDEX, _encode_index(capture, image_format, quality))
-    total = len(capture.images) + len(capture.sweeps)
+    total = len(capture.images) + len(capture.sweeps) + sum(lidar.table is not None for lidar in capture.lidars)
     for done, (member, data) in enumerate(_encoded(_jobs(capture, image_format, quality)), start=1):
         _write(archive, member, data)
         if progress:
@@ -92,7 +94,9 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
         "split": capture.split.name if capture.split else None,
         "image_encoding": {"format": image_format, "quality": quality if image_format == "jpeg" else None},
         "cameras": [_plain(c, *(("lens",) if c.lens == "pinhole" else ())) for c in capture.cameras],
-        "lidars": [_plain(lidar) for lidar in capture.lidars],
+        "lidars": [
+            plain_lidar(s) | ({} if s.table is None else {"table": table_member(s.name)}) for s in capture.lidars
+        ],
         "images": images,
         "sweeps": [_plain(f, "load") | {"member": sweep_member(f.sensor, f.index)} for f in capture.sweeps],
         "tracks": _plain(capture.tracks),
@@ -113,6 +117,11 @@ def _plain(thing: Any, *leave_out: str) -> dict[str, Any]:
     return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}
 
 
+def plain_lidar(lidar: Lidar) -> dict[str, Any]:
+    """Fields of a lidar as JSON has them, without its table. A lidar that spins does not say so, as in older packs."""
+    return _plain(lidar, "table", *(("spins",) if lidar.spins else ()))
+
+
 # ---- frames
 
 
@@ -122,6 +131,9 @@ def _jobs(capture: Capture, image_format: str, quality: int) -> Iterator[Job]:
         member, camera = image_member(frame.sensor, frame.index, image_format), capture.camera(frame.sensor)
         image = image_of(frame, camera, f"{capture.name}: {member}")
         yield member, partial(encoded_image, image, image_format, quality)
+    for lidar in capture.lidars:
+        if lidar.table is not None:
+            yield table_member(lidar.name), partial(encode_sweep, table_sweep(lidar), f"{capture.name}: {lidar.name}")
     for sweep in capture.sweeps:
         member, beams = sweep_member(sweep.sensor, sweep.index), len(capture.lidar(sweep.sensor).elevations)
         yield member, partial(encode_sweep, as_sweep(sweep.load()), f"{capture.name}: {member}", beams)

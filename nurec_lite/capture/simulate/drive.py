@@ -10,18 +10,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.capture.simulate.cast import Rays, Surface, World, build_world, cast, surface
+from nurec_lite.capture.simulate.free_rays import lidar_of, neighbours_first, rays_of
 from nurec_lite.capture.simulate.noise import normal_field, uniform, uniform_field
 from nurec_lite.capture.simulate.paint import SUN, albedo, cabin_glass, lit, sky
 from nurec_lite.capture.simulate.solids import Material, car
 from nurec_lite.capture.simulate.traffic import ego_pose, parked_solids, traffic
 from nurec_lite.capture.simulate.world import SimulationConfig, scenery
 from nurec_lite.geometry.camera import Camera, shutter_fraction, unproject
+from nurec_lite.geometry.free_lidar import bands_of
 from nurec_lite.geometry.lens import ANGULAR
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_multiply, quat_to_matrix
 from nurec_lite.geometry.tracks import interpolate
 
 _CHUNK = {"cpu": 2**16, "cuda": 2**23}  # rays cast together: this bounds the memory
+SIDEWAYS = ("left_to_right", "right_to_left")  # shutters that read columns
 _SIDE = 8  # pixels (or rays of a sweep) along either side of a bundle
 _IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET, _DRIFT = 101, 102, 103, 104, 105, 106  # keys of the random fields
 
@@ -48,16 +51,19 @@ def _cameras(config: SimulationConfig) -> tuple[Camera, ...]:
         camera = Camera(
             f"camera_{i}", config.width, config.height, focal, focal, config.width / 2, config.height / 2,
             T_rig_cam=_mounting(0.8, y, 1.55, axes, yaw), distortion=distortion,
-            shutter="top_to_bottom" if config.readout_s > 0 else "global", lens=config.lens,
+            shutter=config.shutter if config.readout_s > 0 else "global", lens=config.lens,
         )  # fmt: skip
         cameras.append(camera)
     return tuple(cameras)
 
 
 def _lidar(config: SimulationConfig) -> Lidar:
+    mount = _mounting(0.0, 0.0, 1.85, torch.eye(3, dtype=torch.float64))
+    if config.pattern != "spinning":
+        return lidar_of(config, mount)
     low, high = (math.radians(angle) for angle in config.elevation_deg)
     return Lidar(
-        "lidar", _mounting(0.0, 0.0, 1.85, torch.eye(3, dtype=torch.float64)),
+        "lidar", mount,
         elevations=torch.linspace(low, high, config.beams, dtype=torch.float64), max_range=config.max_range,
         azimuth_steps=config.azimuth_steps,
     )  # fmt: skip
@@ -127,6 +133,11 @@ def pixel_rays(
     return unproject(camera, torch.stack([u, v], dim=-1)).flatten(1, 3)
 
 
+def pixel_lines(camera: Camera, rows: Tensor, columns: Tensor) -> Tensor:
+    """Row of each pixel, or its column if the shutter runs sideways: pixels of one line are read at the same time."""
+    return columns if camera.shutter in SIDEWAYS else rows
+
+
 def exposure(
     config: SimulationConfig,
     camera: int,
@@ -184,16 +195,17 @@ class Drive:
     # Cameras
 
     def _camera_motion(self, camera: Camera, index: int) -> Moving:
-        rows = torch.stack([torch.zeros(camera.height), torch.arange(camera.height) + 0.5], dim=-1).double()
+        count = camera.width if camera.shutter in SIDEWAYS else camera.height
+        middles = (torch.arange(count) + 0.5).double()[:, None].expand(-1, 2)  # of rows, or of columns
         span = frame_span(self.config, index, self.config.readout_s)
-        return self._sensor(span, camera.T_rig_cam, shutter_fraction(camera, rows))
+        return self._sensor(span, camera.T_rig_cam, shutter_fraction(camera, middles))
 
     def image(self, camera_index: int, index: int) -> Tensor:  # [H, W, 3] uint8
         camera, samples = self.cameras[camera_index], self.config.samples
         motion = self._camera_motion(camera, index)
 
         def look(rows: Tensor, columns: Tensor) -> Tensor:  # all rays of a pixel are cast at the pixel's own time
-            slots = rows.repeat_interleave(samples**2, dim=1)
+            slots = pixel_lines(camera, rows, columns).repeat_interleave(samples**2, dim=1)
             rays = motion.rays(pixel_rays(camera, rows, columns, samples), slots).to(torch.float32)
             return self._radiance(rays, 1 / (camera.fx * samples)).clamp(0, 1).unflatten(1, (-1, samples**2)).mean(2)
 
@@ -238,7 +250,9 @@ class Drive:
         motion, world = self._camera_motion(camera, index), self.world(torch.float64)
 
         def look(rows: Tensor, columns: Tensor) -> Tensor:
-            return cast(world, motion.rays(pixel_rays(camera, rows, columns, 1), rows))[0][..., None]
+            return cast(world, motion.rays(pixel_rays(camera, rows, columns, 1), pixel_lines(camera, rows, columns)))[
+                0
+            ][..., None]
 
         chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
         return over_bundles(camera.height, camera.width, chunk, self.device, look)[..., 0].cpu()
@@ -246,6 +260,8 @@ class Drive:
     # Lidar
 
     def sweep(self, index: int) -> Sweep:
+        if not self.lidar.spins:
+            return self._free_sweep(index)
         config = self.config
         columns = (torch.arange(config.azimuth_steps, dtype=torch.float64) + 0.5) / config.azimuth_steps
         span = frame_span(config, index, 1 / config.rate_hz)
@@ -260,17 +276,33 @@ class Drive:
 
         chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
         echoes = over_bundles(config.azimuth_steps, config.beams, chunk, self.device, look)
-        ranges, intensities = echoes.reshape(-1, 2).unbind(1)
-        ray = torch.arange(len(ranges), device=self.device)
-        ranges, intensities = self._receive(ranges, intensities, ray, index)
-        return Sweep(
-            directions=directions.reshape(-1, 3),
-            ranges=ranges.float().cpu(),
-            intensities=intensities.float().cpu(),
-            times=(span[0] + columns / config.rate_hz).repeat_interleave(config.beams),
-            rings=torch.arange(config.beams).repeat(config.azimuth_steps),
-            returned=(ranges > 0).cpu(),
-        )
+        times = (span[0] + columns / config.rate_hz).repeat_interleave(config.beams)
+        rings = torch.arange(config.beams).repeat(config.azimuth_steps)
+        return self._received(directions.reshape(-1, 3), echoes.reshape(-1, 2), times, rings, index)
+
+    def _free_sweep(self, index: int) -> Sweep:
+        config, rays = self.config, rays_of(self.config, index)
+        order, count = neighbours_first(self.lidar, rays.directions), len(rays.fractions)
+        span = frame_span(config, index, 1 / config.rate_hz)
+        motion = self._sensor(span, self.lidar.T_rig_lidar, rays.fractions[order])
+        exact = rays.directions[order].to(self.device, torch.float64)
+
+        def look(rows: Tensor, columns: Tensor) -> Tensor:
+            place = (_SIDE * rows + columns).clamp(max=count - 1)
+            return self._echo(motion.rays(exact[place], place))
+
+        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
+        echoes = over_bundles(math.ceil(count / _SIDE), _SIDE, chunk, self.device, look).reshape(-1, 2)[:count]
+        times = span[0] + rays.fractions / config.rate_hz
+        rings = bands_of(self.lidar, rays.directions)
+        return self._received(rays.directions, echoes[order.argsort().to(self.device)], times, rings, index)
+
+    def _received(self, directions: Tensor, echoes: Tensor, times: Tensor, rings: Tensor, index: int) -> Sweep:
+        """The sweep of R rays with their echoes [R, 2], once noise and lost rays have their part."""
+        ray = torch.arange(len(echoes), device=self.device)
+        ranges, intensities = self._receive(echoes[:, 0], echoes[:, 1], ray, index)
+        returned = (ranges > 0).cpu()
+        return Sweep(directions, ranges.float().cpu(), intensities.float().cpu(), times, rings, returned)
 
     def _echo(self, rays: Rays) -> Tensor:  # [S, r, 2]
         """Exact range (infinite: no surface) and intensity: reflectivity times cosine, less with range and on glass."""

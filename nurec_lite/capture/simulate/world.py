@@ -13,12 +13,15 @@ from torch import Tensor
 from nurec_lite.capture.simulate.noise import uniform
 from nurec_lite.capture.simulate.solids import Material, Solid, Triple, box, gable, moved
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.camera import SHUTTERS
 from nurec_lite.geometry.lens import COEFFICIENTS, LENSES
 
 KERB = 5.5  # metres from the centre line to the edge of the road
 PAVEMENT = 8.3  # to the outer edge of the pavement
 FIRST_CROSSING, CROSSING_EVERY, CROSSING_HALF = 27.0, 68.0, 3.6  # metres along x: side streets
 WIDEST_PINHOLE = 170  # degrees
+PATTERNS = ("spinning", "rosette", "wandering")  # of the lidar
+ROLLING = tuple(name for name in SHUTTERS if name != "global")
 _BEND, _BEND_LENGTH = 5.0, 260.0  # metres: how far the street swings out, and its period
 
 
@@ -27,6 +30,7 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "azimuth_steps": (1, 1 << 16), "samples": (1, 64), "rate_hz": (0.01, 1e4), "hfov_deg": (1, 300), "distortion": (-10, 10),
     "readout_s": (0, 1), "elevation_deg": (-90, 90), "max_range": (1, 1e5), "range_noise_m": (0, 100), "speed": (0, 100),
     "moving_cars": (0, 1000), "parked_cars": (0, 1000), "exposure_spread": (0, 1), "exposure_drift": (0, 0.9), "image_noise": (0, 1),
+    "field_deg": (1, 170),
 }  # fmt: skip
 
 
@@ -43,11 +47,16 @@ class SimulationConfig:
     hfov_deg: float = 75.0  # horizontal field of view
     lens: str = "pinhole"  # or fisheye, or ftheta
     distortion: tuple[float, ...] = ()  # coefficients of the lens (nurec_lite/geometry/lens.py)
-    readout_s: float = 0.02  # rolling shutter, top to bottom; 0 is a global shutter
+    readout_s: float = 0.02  # rolling shutter; 0 is a global shutter
+    shutter: str = "top_to_bottom"  # or bottom_to_top, left_to_right, right_to_left
     samples: int = 3  # rays a pixel, along either side
     beams: int = 32
     azimuth_steps: int = 400  # rays a beam and revolution
     elevation_deg: tuple[float, float] = (-25.0, 20.0)  # lowest and highest beam
+    pattern: str = (
+        "spinning"  # or as many rays as a rosette, the same in all sweeps; wandering: a rosette, another in each sweep
+    )
+    field_deg: float = 70.0  # full angle of a rosette
     max_range: float = 100.0  # metres
     range_noise_m: float = 0.015  # standard deviation
     drop_rays: bool = True  # weak and mirrored returns go missing
@@ -73,6 +82,11 @@ class SimulationConfig:
             raise CaptureError(
                 f"distortion has {len(self.distortion)} numbers, but a {self.lens} lens has {counts}; correct it"
             )
+        for name, choices in (("shutter", ROLLING), ("pattern", PATTERNS)):
+            if getattr(self, name) not in choices:
+                raise CaptureError(
+                    f"{name} is '{getattr(self, name)}', but must be one of {', '.join(choices)}; correct it"
+                )
         for name, (low, high) in _LIMITS.items():
             values = getattr(self, name)
             if not all(low <= value <= high for value in (values if isinstance(values, tuple) else (values,))):
