@@ -15,7 +15,7 @@ from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.simulate import simulate, simulate_depth
 from nurec_lite.capture.simulate.__main__ import main
 from nurec_lite.capture.simulate.bundles import Bundles, Spheres
-from nurec_lite.capture.simulate.drive import Drive, exposure, pixel_lines
+from nurec_lite.capture.simulate.drive import Drive, exposure
 from nurec_lite.capture.simulate.noise import band, pulses
 from nurec_lite.capture.simulate.world import PATTERNS, ROLLING, SimulationConfig
 from nurec_lite.capture.types import Capture, CaptureError, Frame, ImageFrame
@@ -23,7 +23,6 @@ from nurec_lite.geometry.camera import pixel_directions, shutter_fraction
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import interpolate
-from nurec_lite.splat.views import camera_view
 
 PACK = Path(__file__).parents[3] / "data" / "street.pack"
 SMALL = SimulationConfig(frames=2, width=48, height=25, samples=2, beams=8, azimuth_steps=60)
@@ -121,23 +120,6 @@ def test_each_pixel_is_cast_from_the_pose_at_its_time(readout_s: float, shutter:
     ground = lowest.abs() < 1e-6  # holds only where rig pose, row time and mounting all agree
     assert ground.float().mean() > 0.5
     assert lowest.min() > -1e-6
-
-
-@pytest.mark.parametrize("shutter", ROLLING)
-def test_the_renderer_reads_pixels_when_the_simulator_does(shutter: str) -> None:
-    config = replace(EXACT, readout_s=0.1, shutter=shutter)
-    drive, frame = Drive(config, "cpu"), simulate(config).images[0]
-    view = camera_view(simulate(config), frame, "cpu")
-    row, column = torch.meshgrid(torch.arange(config.height), torch.arange(config.width), indexing="ij")
-    cast = drive._camera_motion(view.camera, 0).rays(
-        pixel_directions(view.camera, torch.float64), pixel_lines(view.camera, row, column)
-    )
-    rays = view.rays()
-    torch.testing.assert_close(rays.directions.double(), cast.directions.flatten(0, 1), atol=1e-6, rtol=0)
-    origins = rays.origins.double() + view.centre().double()
-    torch.testing.assert_close(origins, cast.origins.flatten(0, 1), atol=2e-5, rtol=0)
-    first = {"top_to_bottom": 0, "bottom_to_top": -1, "left_to_right": 0, "right_to_left": config.width - 1}[shutter]
-    assert cast.origins.flatten(0, 1)[first, 0] == cast.origins[..., 0].min()  # it drives ahead
 
 
 def test_rolling_shutter_shears_what_we_pass() -> None:
