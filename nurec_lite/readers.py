@@ -16,6 +16,7 @@ from nurec_lite.bounds import KINDS
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.digest import KnownPath
+from nurec_lite.capture.given import with_checked_loads
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import in_users_world, recentred
@@ -99,7 +100,7 @@ def _chosen(capture: Capture, config: DataConfig) -> Capture:
             f"data.downscale is {config.downscale}, but {capture.name} is in memory and keeps the size of its images; leave it out, or "
             "write a pack and train on that"
         )
-    return _limited(in_users_world(capture), config)
+    return with_checked_loads(_limited(in_users_world(capture), config))
 
 
 def _read(config: DataConfig) -> Capture:

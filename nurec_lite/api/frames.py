@@ -143,11 +143,8 @@ def _check_sensor(given: Sensor, known: Mapping[str, Sensor], what: str) -> None
     """ConfigError for a flaw of a sensor that is not the capture's."""
     if any(given is one for one in known.values()):
         return
-    tensors = ("T_rig_cam",) if isinstance(given, Camera) else ("T_rig_lidar", "elevations")
-    other = [name for name in tensors if not isinstance(getattr(given, name), Tensor)]
-    flaws = [f"a {name} that is no tensor" for name in other] or list(sensor_flaws(given))
-    if flaws:
-        raise ConfigError(f"{what} {given.name} has {flaws[0]}; correct it")
+    for flaw in sensor_flaws(given):
+        raise ConfigError(f"{what} {given.name} has {flaw}; correct it")
 
 
 def _lasts(captured: Sequence[ImageFrame], time: float) -> float:

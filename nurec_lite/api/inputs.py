@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.capture.check import FARTHEST
 
 _RIGID = 1e-3  # by which the rows of a rotation may miss unit length and right angles
 
@@ -24,6 +25,10 @@ def poses_from(
         raise ConfigError(f"{name} has shape {list(pose.shape)}, but must be [4, 4], or [B, 4, 4] for a batch")
     if not torch.equal(pose[..., 3, :], pose.new_tensor([0.0, 0, 0, 1]).expand(pose.shape[:-1])):
         raise ConfigError(f"{name} must end with the row 0, 0, 0, 1; transpose it if that is its last column")
+    if bool((pose[..., :3, 3].abs() > FARTHEST).any()):
+        raise ConfigError(
+            f"{name} lies farther than {FARTHEST:g} m from the origin; give metres in the world of the capture"
+        )
     R = pose[..., :3, :3]
     off = (R @ R.transpose(-1, -2) - torch.eye(3, dtype=torch.float64)).abs().max() if len(pose) else pose.new_zeros(())
     if float(off) > _RIGID or bool((torch.linalg.det(R) < 0).any()):

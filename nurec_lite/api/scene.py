@@ -207,7 +207,7 @@ class TrainedScene:
     def edited(self, file: str | PathLike[str]) -> "TrainedScene":
         """The scene after the edits of a YAML file (docs/editing.md): actors removed, moved, on other trajectories, or copied from any
         run."""
-        edits = read_edits(Path(file).expanduser(), self._run.scene)
+        edits = read_edits(file_from(file, "file"), self._run.scene)
         gone = removed_tracks(self._run.scene.tracks, edits.removed)
         names = tuple(self._run.scene.tracks.ids[k] for k in gone)
         return self._with(replace(self._run, scene=edited(self._run.scene, edits)), names)

@@ -209,6 +209,8 @@ def _track_shape_flaws(tracks: Tracks) -> Iterator[str]:
     }
     for name, (shape, largest) in fields.items():
         values = getattr(tracks, name)
+        if not isinstance(values, Tensor) or not values.is_floating_point():
+            yield f"tracks.{name} that are {excerpt(values)}, but must be a tensor of numbers"
         if values.shape != shape:
             yield f"tracks.{name} has the shape {list(values.shape)}, but must have {list(shape)}"
         if not bool((values.abs() <= largest).all()):

@@ -81,7 +81,7 @@ def _checked(image: Encoded) -> Picture:
 def as_image(
     value: object,  # what a capture of one's own loads: a tensor, or an array of numpy
 ) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.as_tensor(np.ascontiguousarray(value))
+    return value if isinstance(value, Tensor) else torch.as_tensor(np.require(value, requirements=("C", "W")))
 
 
 def plain_jpeg(image: Encoded) -> bool:

@@ -5,14 +5,16 @@ World, rig and lidar frames: x forward, y left, z up (the world has the axes of 
 in double precision from the start of the capture. Poses are 4x4 float64 `T_to_from`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.given import settle
+from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.measured import Measured
 from nurec_lite.capture.moments import Moments, moments_of
 from nurec_lite.geometry.camera import Camera
@@ -44,6 +46,9 @@ class Frame:
     time_end: float  # seconds: last row, last ray; equal to time_start for a global shutter
     T_world_rig_start: Tensor  # [4, 4] at time_start
     T_world_rig_end: Tensor  # [4, 4] at time_end
+
+    def __post_init__(self) -> None:
+        settle(self, f"frame {self.index!s:.20} of {self.sensor!s:.40}")
 
     @property
     def time_mid(self) -> float:
@@ -180,6 +185,16 @@ class Capture:
     points: Tensor | None = None  # [n, 3] metres, world: places of surfaces that somebody measured, where no lidar did
     part_labelled: bool = False  # tracks are only of what some of the sensors see
 
+    def __post_init__(self) -> None:
+        for name, kind in (("cameras", Camera), ("lidars", Lidar), ("images", ImageFrame), ("sweeps", SweepFrame)):
+            object.__setattr__(self, name, _all_of(kind, getattr(self, name), f"capture {self.name!s:.40}: {name}"))
+        if not isinstance(self.tracks, Tracks):
+            raise CaptureError(f"capture {self.name}: tracks must be Tracks, such as Tracks.empty()")
+        if not isinstance(self.split, Split | None):
+            raise CaptureError(
+                f"capture {self.name}: split is no Split; leave it out, and choose one by with_split('interp')"
+            )
+
     def camera(self, name: str) -> Camera:
         return next(c for c in self.cameras if c.name == name)
 
@@ -197,6 +212,14 @@ class Capture:
     def with_split(self, name: str) -> "Capture":
         """The capture with a split of SPLITS."""
         return replace(self, split=make_split(self, name))
+
+
+def _all_of(kind: type, given: Any, what: str) -> tuple[Any, ...]:
+    values = tuple(given) if isinstance(given, Iterable) else (given,)
+    for value in values:
+        if not isinstance(value, kind):
+            raise CaptureError(f"{what} holds {excerpt(value)}, but must hold {kind.__name__} objects")
+    return values
 
 
 def _part_of(

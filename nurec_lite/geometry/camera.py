@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.errors import UserError
+from nurec_lite.base.given import settle
 from nurec_lite.geometry.lens import (
     ANGULAR,
     COEFFICIENTS,
@@ -46,15 +48,16 @@ class Camera:
     lens: str = "pinhole"  # a model of lens.py
 
     def __post_init__(self) -> None:
+        settle(self, f"camera {self.name}")
         if self.shutter not in SHUTTERS:
-            raise ValueError(
+            raise UserError(
                 f"camera {self.name}: shutter is '{self.shutter}', but must be one of {', '.join(SHUTTERS)}"
             )
         if self.lens not in COEFFICIENTS:
-            raise ValueError(f"camera {self.name}: lens is '{self.lens}', but must be one of {', '.join(COEFFICIENTS)}")
+            raise UserError(f"camera {self.name}: lens is '{self.lens}', but must be one of {', '.join(COEFFICIENTS)}")
         counts = COEFFICIENTS[self.lens][1]
         if len(self.distortion) not in counts:
-            raise ValueError(
+            raise UserError(
                 f"camera {self.name}: distortion has {len(self.distortion)} coefficients, but a {self.lens} lens must have "
                 f"{' or '.join(map(str, counts))}"
             )

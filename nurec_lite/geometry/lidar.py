@@ -11,6 +11,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from nurec_lite.base.given import settle
+
 CELL_BEAMS = 4
 CELL_STEPS = 4
 
@@ -36,6 +38,9 @@ class Lidar:
     clockwise: bool = True  # seen from above
     spins: bool = True  # False: rings are bands of elevation, and the azimuth of a ray does not give its time
     table: RayTable | None = None  # rays of every sweep; None: those of its beams, or unknown if it does not spin
+
+    def __post_init__(self) -> None:
+        settle(self, f"lidar {self.name}")
 
     @property
     def spin_rate(self) -> float:

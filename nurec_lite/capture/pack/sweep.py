@@ -41,11 +41,6 @@ _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb": 0}]
 _HEADER = np.dtype([("rays", "<i8"), ("returned", "<i8"), ("time", "<f8"), ("rate", "<f8")])
 
 
-def as_sweep(sweep: Sweep) -> Sweep:
-    """The sweep with tensors, whether it holds them or arrays of numpy."""
-    return Sweep(*(torch.as_tensor(getattr(sweep, name)) for name in Sweep.__dataclass_fields__))
-
-
 def table_sweep(lidar: Lidar) -> Sweep:
     """A lidar's table of rays as a sweep without returns that takes a second."""
     assert lidar.table is not None

@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nurec_lite.base.files import written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.check import check_capture
-from nurec_lite.capture.images import as_image
+from nurec_lite.capture.given import GivenSweep, image_loader
 from nurec_lite.capture.pack.check import (
     FORMAT,
     IMAGE_FORMATS,
@@ -30,7 +29,7 @@ from nurec_lite.capture.pack.check import (
     sweep_member,
     table_member,
 )
-from nurec_lite.capture.pack.sweep import as_sweep, encode_sweep, table_sweep
+from nurec_lite.capture.pack.sweep import encode_sweep, table_sweep
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
@@ -136,7 +135,8 @@ def _jobs(capture: Capture, image_format: str, quality: int) -> Iterator[Job]:
             yield table_member(lidar.name), partial(encode_sweep, table_sweep(lidar), f"{capture.name}: {lidar.name}")
     for sweep in capture.sweeps:
         member, beams = sweep_member(sweep.sensor, sweep.index), len(capture.lidar(sweep.sensor).elevations)
-        yield member, partial(encode_sweep, as_sweep(sweep.load()), f"{capture.name}: {member}", beams)
+        where = f"{capture.name}: {member}"
+        yield member, partial(encode_sweep, GivenSweep(sweep.load, where)(), where, beams)
 
 
 def image_of(
@@ -144,13 +144,7 @@ def image_of(
     camera: Camera,
     where: str,  # for the message
 ) -> Tensor:  # [H, W, 3] uint8
-    image = as_image(frame.load())
-    if image.dtype != torch.uint8 or image.shape != (camera.height, camera.width, 3):
-        raise CaptureError(
-            f"{where} would be {image.dtype} {list(image.shape)}, but the camera makes uint8 "
-            f"{[camera.height, camera.width, 3]}; correct it where the capture was made"
-        )
-    return image
+    return image_loader(frame, camera, where)()
 
 
 def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
