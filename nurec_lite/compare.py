@@ -4,9 +4,12 @@
 import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
+import difflib
+import os
 from functools import partial
 from pathlib import Path
 
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.base.folders import check_file
 from nurec_lite.base.key_values import quoted
@@ -35,8 +38,18 @@ def with_runs(
 ) -> list[str]:  # KEY=VALUE each
     """The arguments that stand without a key are folders of runs, also where their names hold `=`."""
     keyed = [argument for argument in arguments if "=" in argument and key_of(argument) in _KEYS]
-    folders = [quoted(argument) for argument in arguments if argument not in keyed]
+    others = [argument for argument in arguments if argument not in keyed]
+    for argument in others:
+        _check_key(argument)
+    folders = [quoted(argument) for argument in others]
     return [*keyed, f"runs=[{','.join(folders)}]"] if folders else keyed
+
+
+def _check_key(argument: str) -> None:
+    """ConfigError for a misspelt key; a folder whose name holds `=` is a run."""
+    near = difflib.get_close_matches(key_of(argument), _KEYS, 1) if "=" in argument else []
+    if near and not os.path.exists(os.path.expanduser(argument)):
+        raise ConfigError(f"'{argument}' is no folder and no key; did you mean {near[0]}=...?")
 
 
 def work(arguments: list[str]) -> None:

@@ -73,7 +73,10 @@ def _values(
         raise CaptureError(f"{where}: {name} holds {excerpt(given)}, but must hold numbers; {_REMEDY}") from None
     shape = [values.numel() if rays is None else rays, *((3,) if name == "directions" else ())]
     if list(values.shape) != shape:
-        raise CaptureError(f"{where}: {name} has shape {list(values.shape)}, but must have {shape}; {_REMEDY}")
+        flaw = (
+            "has fields of different lengths" if list(values.shape[1:]) == shape[1:] else "has a field of another shape"
+        )
+        raise CaptureError(f"{where} {flaw}: {name} has shape {list(values.shape)}, but must have {shape}; {_REMEDY}")
     if not kind.is_floating_point and not torch.equal(right.to(values.dtype), values):
         raise CaptureError(f"{where}: {name} must hold {kind}, but holds {excerpt(values.tolist())}; {_REMEDY}")
     return right

@@ -2,7 +2,6 @@
 """YAML files of a recording: of a bounded size, without references that make them grow, with numbers that are floats, too."""
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,10 +36,11 @@ class NamesLoader(YamlLoader):
     names: ClassVar[tuple[str, ...]] = ()  # keys whose values are texts: 000 is no number
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = [key for key, count in Counter(keys).items() if count > 1]
-        if twice:
-            raise ConfigError(f"line {node.start_mark.line + 1} holds {short(twice[0])} twice; keep one")
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise ConfigError(f"line {key.start_mark.line + 1} holds {short(key.value)} twice; keep one")
+            seen.add(key.value)
         for key, value in node.value:
             if key.value in self.names:
                 for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:

@@ -103,7 +103,7 @@ def test_a_film_runs_through_the_keys_and_never_beyond_them() -> None:
         ("camera: 7\n" + POSES, "camera is '7', but the cameras of"),
         (LENS + POSES.replace("0.6", "60"), r"poses\[1\].time_s is 60, but the drive spans"),
         (LENS + "poses: [3, 4]", r"poses\[0\] is 3, but must hold keys and values"),
-        (LENS + "width: 3\n" + POSES, "holds width twice"),
+        (LENS + "width: 3\n" + POSES, "line 4 holds width twice"),
     ],
 )  # fmt: skip
 def test_mistakes_are_sentences(text: str, sentence: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from html_page import Page, assert_whole
 from tiny_capture import tiny_capture, tiny_config, tiny_scene
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.compare import with_runs
 from nurec_lite.config import LossWeights, to_yaml
 from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out, save_pictures
 from nurec_lite.evaluation.pictures import joined, panel, parted, save_png
@@ -117,7 +118,9 @@ def test_runs_are_two_or_more_different_folders(two: tuple[Path, Path], tmp_path
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(two[0])
     for named, said in (
+        ([], "no run is named"),
         ([str(two[0])], "1 run is named"),
+        ([str(two[0]), ""], "'' is no folder"),
         ([str(two[0]), str(tmp_path / "link")], "are one folder"),
         ([str(two[0]), str(tmp_path / "empty")], "holds neither metrics.json, config.yaml nor history.csv"),
         ([str(two[0]), "x" * 5000], "cannot be opened"),
@@ -125,6 +128,13 @@ def test_runs_are_two_or_more_different_folders(two: tuple[Path, Path], tmp_path
     ):
         with pytest.raises(UserError, match=said):
             read_runs(named)
+
+
+def test_a_misspelt_key_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"did you mean csv=\.\.\.\?"):
+        with_runs(["a", "b", "cvs=runs.csv"])
+    (tmp_path / "cvs=1").mkdir()
+    assert with_runs([str(tmp_path / "cvs=1"), "b"])[0].startswith("runs=[")
 
 
 def test_names_are_as_long_as_they_must_be(made: Path, tmp_path: Path) -> None:

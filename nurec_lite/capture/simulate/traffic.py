@@ -28,12 +28,18 @@ def ego_pose(
 ) -> tuple[Tensor, Tensor]:  # position [T, 3] of the point on the road below the rig, roll, pitch, yaw [T, 3]
     """Pose in the right lane at constant speed, swaying a little; the suspension rocks."""
     x = config.speed * times
-    across = -LANE + 0.12 * (1 - torch.cos(0.9 * times))
-    heading = torch.atan(0.12 * 0.9 * torch.sin(0.9 * times) / config.speed)
+    sway = 0.12 * config.speed / _pace(config)  # a vehicle that stands does not sway
+    across = -LANE + sway * (1 - torch.cos(0.9 * times))
+    heading = torch.atan(sway * 0.9 * torch.sin(0.9 * times) / _pace(config))
     world_x, world_y, yaw = on_street(x, across, heading)
     z = 0.008 * torch.sin(7.1 * times)
     roll, pitch = 0.004 * torch.sin(4.3 * times), 0.004 * torch.sin(5.9 * times + 1)
     return torch.stack([world_x, world_y, z], dim=-1), torch.stack([roll, pitch, yaw], dim=-1)
+
+
+def _pace(config: SimulationConfig) -> float:
+    """The speed by which the traffic is timed, also where the vehicle stands, in metres a second."""
+    return max(config.speed, 1.0)
 
 
 _ONCOMING = 6.0  # metres a second, of all cars of that lane, so that they keep their distances
@@ -46,13 +52,13 @@ def _lead(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor,
     """Drives ahead in our lane; the gap breathes."""
     gap = 12.5 + 11.0 * number + 1.5 * torch.sin(0.8 * times + 0.5 + number)
     across = -LANE + 0.25 * torch.sin(0.7 * times + number)
-    heading = torch.atan(0.25 * 0.7 * torch.cos(0.7 * times + number) / config.speed)
+    heading = torch.atan(0.25 * 0.7 * torch.cos(0.7 * times + number) / _pace(config))
     return config.speed * times + gap, across, heading
 
 
 def _turning_time(config: SimulationConfig, number: int) -> float:
     """Time at which the n-th turning car enters its side street: the ego car is 14 m from it."""
-    return (FIRST_CROSSING + CROSSING_EVERY * number - 14.0) / config.speed
+    return (FIRST_CROSSING + CROSSING_EVERY * number - 14.0) / _pace(config)
 
 
 def _turning(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:

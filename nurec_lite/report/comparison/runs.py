@@ -48,20 +48,21 @@ def _folder(name: str) -> Path:
     try:
         path = Path(name).expanduser()
         folder = path.parent if path.is_file() else path
-        known = folder.is_dir() and any((folder / proof).exists() for proof in _PROOFS)
+        known = bool(name) and folder.is_dir() and any((folder / proof).exists() for proof in _PROOFS)
     except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, or a home folder that is not known
         raise UserError(f"'{name}' cannot be opened ({error}); name the folder of a run, such as runs/last") from error
     if not known:
-        what = f"holds neither {', '.join(_PROOFS[:-1])} nor {_PROOFS[-1]}" if folder.is_dir() else "is no folder"
+        what = (
+            f"holds neither {', '.join(_PROOFS[:-1])} nor {_PROOFS[-1]}" if name and folder.is_dir() else "is no folder"
+        )
         raise UserError(f"'{name}' {what}; name the folder that nurec_lite.train wrote, such as runs/last")
     return folder
 
 
 def _check_different(named: Sequence[str], folders: Sequence[Path]) -> None:
     if len(folders) < 2:
-        raise UserError(
-            f"{len(folders)} run is named, but a comparison needs two or more: python -m nurec_lite.compare RUN RUN"
-        )
+        count = "1 run is" if folders else "no run is"
+        raise UserError(f"{count} named, but a comparison needs two or more: python -m nurec_lite.compare RUN RUN")
     seen: dict[Path, str] = {}
     for name, folder in zip(named, folders, strict=True):
         first = seen.setdefault(folder.resolve(), name)
