@@ -101,7 +101,7 @@ BOUNDS: dict[str, Bound] = {
     "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")),
     "data.frames": Between(0, 10**9), "data.seconds": _TIME, "data.cameras": _TEXT, "data.lidars": _TEXT,
     "data.rate": Between(1e-3, 1e4), "data.unit_metres": Between(0, 1e6, above=True),
-    "data.mapping": _TEXT, "data.trust": _FLAG, "data.date": _TEXT,
+    "data.mapping": _TEXT, "data.masks": _TEXT, "data.trust": _FLAG, "data.date": _TEXT,
     "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
     "data.poses.file": _TEXT, "data.poses.source": OneOf(("auto", "capture", "lidar")),
     "data.poses.convention": OneOf(POSE_CONVENTIONS), "data.tracks.file": _TEXT,

@@ -20,8 +20,8 @@ from nurec_lite.bounds import check_values, refuse_unknown
 
 SUBSETS = ("test", "train", "all")
 PATHS = (  # keys that name a file or folder
-    "out", "checkpoint", "train.resume", "data.root", "data.poses.file", "data.tracks.file", "data.mapping", "csv", "edits",
-    "path", "ego_masks", "tls_certificate", "tls_key", "tls_clients", "sensor", "patterns", "runs",
+    "out", "checkpoint", "train.resume", "data.root", "data.poses.file", "data.tracks.file", "data.mapping", "data.masks", "csv",
+    "edits", "path", "ego_masks", "tls_certificate", "tls_key", "tls_clients", "sensor", "patterns", "runs",
 )  # fmt: skip
 
 
@@ -56,6 +56,7 @@ class DataConfig:
     cameras: list[str] | None = None  # cameras to read, in order; `side` holds out the last; null: all (KITTI: colour)
     lidars: list[str] | None = None  # lidars to read, in this order; null: all (PandaSet: the Pandar64)
     seconds: list[float] | None = None  # first and last (exclusive) second of the middles of frames; null: all
+    masks: str | None = None  # folder of CAMERA.png, white is left out; none: no masks; null: the capture's own
     trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one

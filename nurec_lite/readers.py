@@ -18,6 +18,7 @@ from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.given import with_checked_loads
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
+from nurec_lite.capture.masks.choice import masked
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
@@ -77,6 +78,7 @@ def read_capture(
     """The capture without a split."""
     with span("read"):
         capture = _within(_read(config) if source is None else _chosen(source, config), config)
+        capture = masked(capture, config.masks, bool(config.cameras), config.downscale)
         name = str(config.root or BUNDLED) if source is None else source.name
         check_capture(capture, name)
     with Aside(lambda: _completed(capture, config, name, origin, known)) as completed:

@@ -100,6 +100,14 @@ def _camera_flaws(camera: Camera) -> Iterator[str]:
         yield "a principal point or a distortion that is not finite or absurd"
     elif min(camera.width, camera.height, camera.fx, camera.fy) > 0 and (flaw := lens_flaw(camera)):
         yield flaw
+    if camera.mask is not None and (camera.mask.dtype, camera.mask.shape) != (
+        torch.bool,
+        (camera.height, camera.width),
+    ):
+        found = f"{camera.mask.dtype} {list(camera.mask.shape)}".removeprefix("torch.")
+        yield f"a mask of {found}, but must have one of bool {[camera.height, camera.width]}"
+    elif camera.mask is not None and bool(camera.mask.all()):
+        yield "a mask that leaves no pixel of its images"
     yield from _mounting_flaws("T_rig_cam", camera.T_rig_cam)
 
 

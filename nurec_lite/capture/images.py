@@ -40,14 +40,14 @@ def block_mean(
 
 def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 3] uint8
     check_header(image)
-    with _decoding(image.name, MemoryError):  # of an image of the right size, it is the machine's
+    with decoding(image.name, MemoryError):  # of an image of the right size, it is the machine's
         pixels = np.array(_open(image.data).convert("RGB"))
     return block_mean(torch.from_numpy(pixels), image.downscale)
 
 
 def check_header(image: Encoded) -> None:
     """Everything that is known without decoding pixels, so that a file that claims a huge image takes no memory."""
-    with _decoding(image.name):
+    with decoding(image.name):
         _checked(image).verify()  # checksums of a PNG: Pillow decodes damaged pixels without a word
 
 
@@ -56,7 +56,7 @@ def kind_of(
 ) -> tuple[str, str] | None:  # PNG or JPEG, RGB or L; None: the file may be cut short, so it must be read whole
     """CaptureError where the first bytes show another size or other pixels than those that are demanded."""
     try:
-        with _decoding(glance.first.name):
+        with decoding(glance.first.name):
             picture = _checked(glance.first)
     except CaptureError:
         if glance.size > len(glance.first.data):  # the header may be longer
@@ -115,7 +115,7 @@ def _open(data: bytes) -> Picture:
 
 
 @contextmanager
-def _decoding(name: str, *others: type[Exception]) -> Iterator[None]:
+def decoding(name: str, *others: type[Exception]) -> Iterator[None]:
     """Pillow does not document what damaged files raise: errors of parsing, of zlib, of memory, also warnings made errors."""
     passed: tuple[type[Exception], ...] = (CaptureError, *others)
     try:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.geometry.masks import seen_mean
+
 PIXELS_A_DEGREE = 0.7 * 3840 / 0.7 * math.pi / 180  # a screen of 0.7 m and 3840 pixels from 0.7 m: the paper's default
 _CONTRAST = (  # a1, b1, a2, b2 of the sensitivity to contrast: achromatic, red-green, blue-yellow
     (1.0, 0.0047, 0.0, 1e-5), (1.0, 0.0053, 0.0, 1e-5), (34.1, 0.04, 13.5, 0.025),
@@ -41,8 +43,12 @@ def flip(
     return colour ** (1 - feature)
 
 
-def mean_flip(rendered: Tensor, target: Tensor) -> float:
-    return float(flip(rendered, target).mean())
+def mean_flip(
+    rendered: Tensor,
+    target: Tensor,
+    mask: Tensor | None = None,  # [H, W] bool, pixels that do not count
+) -> float:
+    return float(seen_mean(flip(rendered, target), mask))
 
 
 def _colour_difference(

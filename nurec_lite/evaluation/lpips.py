@@ -35,7 +35,8 @@ class Lpips:
     def __call__(
         self,
         rendered: Tensor,  # [H, W, 3] 0 to 1
-        target: Tensor,  # [H, W, 3] likewise
+        target: Tensor,  # [H, W, 3] 0 to 1
+        mask: Tensor | None = None,  # [H, W] bool, pixels that do not count: a place of a layer weighs by those that do
     ) -> float:
         if min(rendered.shape[:2]) < LEAST:
             raise LpipsError(f"images have {rendered.shape[1]} x {rendered.shape[0]} pixels, fewer than {LEAST} a side")
@@ -47,8 +48,19 @@ class Lpips:
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # or a GPU rounds to ten bits
                 x = F.relu(F.conv2d(x, *layer, stride=stride, padding=padding))
             unit = x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10)
-            total += float(F.conv2d((unit[:1] - unit[1:]).square(), weight).mean())
+            total += float(_mean(F.conv2d((unit[:1] - unit[1:]).square(), weight)[0, 0], mask))
         return total
+
+
+def _mean(
+    distances: Tensor,  # [h, w] of a layer
+    mask: Tensor | None,  # [H, W] bool
+) -> Tensor:  # []
+    if mask is None:
+        return distances.mean()
+    rows, columns = distances.shape
+    weights = F.adaptive_avg_pool2d((~mask).float()[None], (rows, columns))[0].to(distances.device)
+    return (distances * weights).sum() / weights.sum()
 
 
 def load_lpips(device: torch.device) -> Lpips:

@@ -20,7 +20,7 @@ from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
 from nurec_lite.evaluation.metrics import ImageMetrics, LidarMetrics, as_unit, decibel
 from nurec_lite.evaluation.perceptual import Perceptual
-from nurec_lite.evaluation.pictures import comparison, range_picture, save_png, to_picture
+from nurec_lite.evaluation.pictures import comparison, hatched, range_picture, save_png, to_picture
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.peer.depth import DepthMetrics
 from nurec_lite.scene.scene import Scene, exposed, exposure
@@ -55,8 +55,8 @@ class FrameFigures:
 @dataclass(frozen=True)
 class DrawnImage:
     figures: FrameFigures
-    truth: np.ndarray  # [H, W, 3] uint8
-    rendered: np.ndarray  # [H, W, 3] uint8
+    truth: np.ndarray  # [H, W, 3] uint8, masked pixels hatched
+    rendered: np.ndarray  # [H, W, 3] uint8, masked pixels hatched
 
 
 @dataclass(frozen=True)
@@ -153,12 +153,12 @@ def _measured_images(
         work = partial(_measure_image, look, i, truth, view, image, metrics, depths)
         found = look.left_out.tried(measuring(capture.images[i]), work)
         if found is not None:
-            perceptual.add(as_unit(found.rendered), as_unit(found.truth))
+            perceptual.add(as_unit(found.rendered), as_unit(found.truth), view.camera.mask)
             seen_images.append(found if i in drawn else found.without_pictures())
         look.advance()
     figures = _figures_of_images(capture, seen_images)
     pairs = [(f, s) for f, s in zip(figures, seen_images, strict=True) if s.index in drawn]
-    images = [look.left_out.tried("A picture of an image", partial(_drawn_image, *pair)) for pair in pairs]
+    images = [look.left_out.tried("A picture of an image", partial(_drawn_image, capture, *p)) for p in pairs]
     return figures, [image for image in images if image is not None]
 
 
@@ -267,8 +267,9 @@ def _measure_image(
     return _SeenImage(index, values, error, truth, rendered)
 
 
-def _drawn_image(figures: FrameFigures, seen: _SeenImage) -> DrawnImage:
-    return DrawnImage(figures, to_picture(seen.truth), to_picture(seen.rendered))
+def _drawn_image(capture: Capture, figures: FrameFigures, seen: _SeenImage) -> DrawnImage:
+    mask = capture.camera(figures.sensor).mask
+    return DrawnImage(figures, *(hatched(to_picture(image), mask) for image in (seen.truth, seen.rendered)))
 
 
 def save_pictures(folder: Path, evaluation: Evaluation, left_out: LeftOut | None = None) -> None:
@@ -280,7 +281,7 @@ def save_pictures(folder: Path, evaluation: Evaluation, left_out: LeftOut | None
 
 
 def _save_image(folder: Path, image: DrawnImage) -> None:
-    picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered))
+    picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered), image.figures.psnr)
     save_png(folder / f"{_name(image.figures)}.png", picture)
 
 

@@ -13,11 +13,12 @@ from nurec_lite.capture.deskew import project_world_points
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.masks import blackened, seen_mean
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.splat.render import LidarReturns
-from nurec_lite.training.losses import ssim
+from nurec_lite.training.losses import ssim, ssim_map
 
 MOVING_M = 2.0  # a track moves if two of its keyframes lie at least this far apart
 ACTOR_DEPTH_M = 0.5  # every corner of a measured box lies at least this far in front of the camera
@@ -44,8 +45,17 @@ def decibel(mse: float) -> float:
     return -10 * math.log10(max(mse, _MSE_FLOOR))
 
 
+def seen_ssim(
+    rendered: Tensor,  # [H, W, 3] 0 to 1
+    target: Tensor,  # [H, W, 3] 0 to 1
+    mask: Tensor | None,  # [H, W] bool, where the images are equal
+) -> Tensor:  # [] mean over the windows about pixels that are not masked
+    return ssim(rendered, target) if mask is None else seen_mean(ssim_map(rendered, target).movedim(0, -1), mask)
+
+
 class ImageMetrics:
-    """PSNR and SSIM (means over images), and PSNR inside the boxes of moving actors. Nothing waits for the device before `summary`."""
+    """PSNR and SSIM (means over images), and PSNR inside the boxes of moving actors, all without masked pixels. Nothing waits for the
+    device before `summary`."""
 
     def __init__(self, left_out: LeftOut | None = None) -> None:
         self._left_out = left_out or LeftOut()
@@ -60,11 +70,12 @@ class ImageMetrics:
         capture: Capture,  # whose tracks tell where actors are
         frame: ImageFrame,  # by a camera of that size
     ) -> Tensor:  # [2] float64, on the render's device: mean squared error and SSIM of this image
-        rendered, target = as_unit(rendered.detach()), as_unit(target.to(rendered.device))
+        mask = capture.camera(frame.sensor).mask
+        rendered, target = (blackened(as_unit(x), mask) for x in (rendered.detach(), target.to(rendered.device)))
         squared = (rendered - target).double().square()
-        structure = self._left_out.tried("SSIM", lambda: ssim(rendered, target).double())
+        structure = self._left_out.tried("SSIM", lambda: seen_ssim(rendered, target, mask).double())
         structure = squared.new_tensor(math.nan) if structure is None else structure
-        self._images.append(torch.stack([squared.mean(), structure]))
+        self._images.append(torch.stack([seen_mean(squared, mask), structure]))
         self._left_out.tried("PSNR of moving actors", lambda: self._add_actors(squared, capture, frame))
         return self._images[-1]
 
@@ -77,9 +88,12 @@ class ImageMetrics:
         tracks = capture.tracks
         if self._moving is None or self._moving[0] is not tracks:
             self._moving = tracks, moving_tracks(tracks)
-        for name, (rows, columns) in actor_crops(tracks, capture.camera(frame.sensor), frame, self._moving[1]).items():
+        camera = capture.camera(frame.sensor)
+        for name, (rows, columns) in actor_crops(tracks, camera, frame, self._moving[1]).items():
             crop = squared[rows, columns]
-            self._actors.setdefault(name, []).append((crop.sum(), crop.numel()))
+            masked = 0 if camera.mask is None else 3 * int(camera.mask[rows, columns].sum())
+            if masked < crop.numel():
+                self._actors.setdefault(name, []).append((crop.sum(), crop.numel() - masked))
 
     def summary(self) -> dict[str, Any]:
         """`psnr`, `ssim`: means over images. `psnr_per_actor`: of the squared errors of all crops of an actor together;

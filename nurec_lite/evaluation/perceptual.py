@@ -10,6 +10,7 @@ from torch import Tensor
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.evaluation.flip import mean_flip
 from nurec_lite.evaluation.lpips import Lpips, LpipsError, load_lpips
+from nurec_lite.geometry.masks import blackened
 
 
 @dataclass
@@ -42,21 +43,22 @@ class Perceptual:
         self,
         rendered: Tensor,  # [H, W, 3] 0 to 1
         target: Tensor,  # [H, W, 3] 0 to 1
+        mask: Tensor | None = None,  # [H, W] bool, pixels that do not count
     ) -> None:
         self.come += 1
         if self.seconds <= 0 or self.spent > self.seconds * (self.come - 1) / self.images:
             return
         begin = time.monotonic()
-        self.left_out.tried("FLIP or LPIPS of an image", lambda: self._measure(rendered, target))
+        self.left_out.tried("FLIP or LPIPS of an image", lambda: self._measure(rendered, target, mask))
         self.spent += time.monotonic() - begin
 
-    def _measure(self, rendered: Tensor, target: Tensor) -> None:
-        rendered, target = rendered.to(self.device), target.to(self.device)
-        self.flips.append(mean_flip(rendered, target))
+    def _measure(self, rendered: Tensor, target: Tensor, mask: Tensor | None) -> None:
+        rendered, target = (blackened(image.to(self.device), mask) for image in (rendered, target))
+        self.flips.append(mean_flip(rendered, target, mask))
         if self.network is None:
             return
         try:
-            self.lpips.append(self.network(rendered, target))
+            self.lpips.append(self.network(rendered, target, mask))
         except LpipsError as error:
             self._without_lpips(error)
 

@@ -36,6 +36,7 @@ _MAX_WIDTH = 2048  # columns of a range image at most
 _STRIP = 192  # pixels of height that a range image should have, about
 _FILL = 2  # columns across which an empty cell takes the value of the nearest ray
 _HEADER, _FONT, _GAP = 24, 14, 6  # pixels
+_STRIPE, _HATCHES = 4, (96, 128)  # pixels of a stripe over what is masked, and its grey levels
 _DARK, _LIGHT = (24, 24, 28), (230, 230, 230)
 
 
@@ -66,9 +67,21 @@ def to_picture(
     return pixels.cpu().numpy()
 
 
+def hatched(
+    picture: np.ndarray,  # [H, W, 3] uint8
+    mask: Tensor | None,  # [H, W] bool
+) -> np.ndarray:  # [H, W, 3] uint8, with grey stripes over masked pixels
+    if mask is None:
+        return picture
+    stripes = np.add.outer(np.arange(mask.shape[0]), np.arange(mask.shape[1])) // _STRIPE % 2
+    grey = np.where(stripes, *_HATCHES)[..., None].astype(np.uint8)
+    return np.where(mask.numpy()[..., None], grey, picture)
+
+
 def comparison(
     truth: Tensor,  # [H, W, 3] uint8 or 0 to 1
     rendered: Tensor,  # [H, W, 3] 0 to 1
+    decibels: float | None = None,  # PSNR that is written; None: of all pixels
 ) -> np.ndarray:  # [h, w, 3]
     """Ground truth, render and absolute error: side by side, or one above the other if the image is wide."""
     truth, rendered = truth.cpu(), rendered.detach().cpu()
@@ -76,9 +89,10 @@ def comparison(
     error = bar.paint((as_unit(truth) - as_unit(rendered)).abs().mean(-1).numpy())
     wide = truth.shape[1] > 1.5 * truth.shape[0]
     factor = max(1, round(_WIDTH / (1 if wide else 3) / truth.shape[1]))
+    decibels = psnr(rendered, truth) if decibels is None else decibels
     panels = [
         panel(enlarged(to_picture(truth), factor, factor), "ground truth"),
-        panel(enlarged(to_picture(rendered), factor, factor), f"rendered, {psnr(rendered, truth):.2f} dB"),
+        panel(enlarged(to_picture(rendered), factor, factor), f"rendered, {decibels:.2f} dB"),
         panel(enlarged(error, factor, factor), "absolute error", bar),
     ]
     return joined(panels, axis=0 if wide else 1)

@@ -5,7 +5,7 @@ Camera frame: x right, y down, z forward; the centre of the first pixel is at (0
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import torch
@@ -26,6 +26,7 @@ from nurec_lite.geometry.lens import (
     places,
     straightened,
 )
+from nurec_lite.geometry.masks import reduced
 
 AGREES = 0.5  # pixels between a polynomial and its inverse, if a file gives both
 SHUTTERS = ("global", "top_to_bottom", "bottom_to_top", "left_to_right", "right_to_left")
@@ -46,6 +47,9 @@ class Camera:
     distortion: tuple[float, ...] = ()  # coefficients of the lens (lens.py): OpenCV's k1, k2, p1, p2, k3; empty: none
     shutter: str = "global"  # one of SHUTTERS: the edge that is read first and the one that is read last
     lens: str = "pinhole"  # a model of lens.py
+    mask: Tensor | None = field(
+        default=None, compare=False
+    )  # [height, width] bool: pixels that show no scene (masks.py)
 
     def __post_init__(self) -> None:
         settle(self, f"camera {self.name}")
@@ -77,13 +81,14 @@ class Camera:
         return replace(
             self, width=self.width // factor, height=self.height // factor,
             fx=self.fx / factor, fy=self.fy / factor, cx=self.cx / factor, cy=self.cy / factor,
+            mask=None if self.mask is None else reduced(self.mask, factor),
         )  # fmt: skip
 
     def resized(self, width: int, height: int) -> "Camera":
-        """The camera of the same view in an image of another size, in pixels."""
+        """The camera of the same view in an image of another size, in pixels, without its mask."""
         x, y = width / self.width, height / self.height
         return replace(
-            self, width=width, height=height, fx=x * self.fx, fy=y * self.fy, cx=x * self.cx, cy=y * self.cy
+            self, width=width, height=height, fx=x * self.fx, fy=y * self.fy, cx=x * self.cx, cy=y * self.cy, mask=None
         )  # fmt: skip
 
 

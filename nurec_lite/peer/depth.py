@@ -20,6 +20,7 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.camera import pixel_directions, project_points
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.masks import at_pixels
 from nurec_lite.geometry.se3 import transform
 from nurec_lite.peer import rasterize
 from nurec_lite.splat.project import NEAR
@@ -129,7 +130,7 @@ def project_returns(
     places, depths = project_points(camera, transform(rasterize.mid_exposure(view), points))
     column, row = places.floor().long().unbind(-1)
     inside = (column >= 0) & (column < camera.width) & (row >= 0) & (row < camera.height)
-    inside &= returned & (depths >= NEAR)
+    inside &= returned & (depths >= NEAR) & ~at_pixels(camera.mask, places)
     return ImagedReturns((row * camera.width + column)[inside], depths[inside])
 
 

@@ -10,6 +10,7 @@ from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
+from nurec_lite.geometry.masks import mask_on
 from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
 from nurec_lite.scene.points import Picture
 
@@ -85,7 +86,11 @@ def sky_sums(
     place = row * 2 * height + column
     sums = torch.zeros(4, 2 * height * height, dtype=torch.int64, device=place.device)
     colours = picture.image[stride // 2 :: stride, stride // 2 :: stride].flatten(0, 1).long().unbind(-1)
-    for total, values in zip(sums, (*colours, torch.ones_like(place)), strict=True):
+    parts = (*colours, torch.ones_like(place))
+    if camera.mask is not None:
+        seen = ~mask_on(camera.mask, place.device)[stride // 2 :: stride, stride // 2 :: stride].flatten()
+        parts = tuple(values * seen for values in parts)
+    for total, values in zip(sums, parts, strict=True):
         total.index_add_(0, place, values)
     return sums
 

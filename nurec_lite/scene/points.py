@@ -11,6 +11,7 @@ from nurec_lite.capture.deskew import project_world_points
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.masks import at_pixels
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate, poses_of
 
@@ -109,6 +110,8 @@ def _pixel_of(picture: Picture, world: Tensor) -> tuple[Tensor, Tensor]:
     pixels, depth = project_world_points(camera, picture.frame, world)
     u, v = torch.floor(pixels).long().unbind(-1)
     seen = (depth > 0.1) & (u >= 0) & (v >= 0) & (u < camera.width) & (v < camera.height)
+    if camera.mask is not None:
+        seen &= ~at_pixels(camera.mask, pixels)
     place = torch.where(seen, v * camera.width + u, 0)  # a mask waits for nothing, a list of seen points would
     return torch.where(seen[:, None], picture.image.view(-1, 3)[place].float() / 255, 0), seen
 

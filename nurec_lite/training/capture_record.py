@@ -21,6 +21,7 @@ from nurec_lite.training.schema_values import check_keys, check_names, check_num
 MOST = 1 << 62  # bytes, checksums and numbers of frames
 FAR = 2 * FARTHEST  # metres: a pose about an origin, both within bounds
 SMALLEST = 1e-9  # of what is above 0
+LEFT_OUT = ("mask",)  # of a camera: each use of a scene chooses its masks
 POSES_FROM = (GIVEN, POSITIONED, UNKNOWN, CHOSEN, ESTIMATED)
 _NUMBERS: dict[str, tuple[float, float]] = {
     "width": (1, MAX_PIXELS), "height": (1, MAX_PIXELS), "fx": (SMALLEST, FARTHEST), "fy": (SMALLEST, FARTHEST),
@@ -53,7 +54,7 @@ def _path_record(path: KnownPath) -> dict[str, Any]:
 
 def _plain(thing: object) -> dict[str, Any]:
     """Tensors are copied: a checkpoint refers to none twice, and holds nothing beyond them."""
-    values = {f.name: getattr(thing, f.name) for f in fields(thing)}  # type: ignore[arg-type]
+    values = {f.name: getattr(thing, f.name) for f in fields(thing) if f.name not in LEFT_OUT}  # type: ignore[arg-type]
     return {name: value.clone().contiguous() if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
@@ -118,7 +119,8 @@ def _check_path(value: Any) -> None:
 
 def _check_camera(value: Any, at: str) -> None:
     of_old = type(value) is dict and "lens" not in value  # older files have pinholes alone
-    check_keys(value, at, tuple(f.name for f in fields(Camera) if not (of_old and f.name == "lens")))
+    left_out = (*LEFT_OUT, *(("lens",) if of_old else ()))
+    check_keys(value, at, tuple(f.name for f in fields(Camera) if f.name not in left_out))
     _check_numbers(value, at)
     check_tensor(value["T_rig_cam"], f"{at}.T_rig_cam", (4, 4), torch.float64, -FARTHEST, FARTHEST)
     model, lens = value.get("lens", "pinhole"), value["distortion"]

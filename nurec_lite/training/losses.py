@@ -85,7 +85,15 @@ def ssim(
     a: Tensor,  # [H, W, C] 0 to 1
     b: Tensor,  # [H, W, C]
 ) -> Tensor:  # scalar, 1 for equal images
-    """Mean structural similarity (Wang et al. 2004), 11x11 Gaussian window of sigma 1.5, every pixel and channel counted alike.
+    """Mean structural similarity, every pixel and channel counted alike."""
+    return ssim_map(a, b).mean()
+
+
+def ssim_map(
+    a: Tensor,  # [H, W, C] 0 to 1
+    b: Tensor,  # [H, W, C]
+) -> Tensor:  # [C, H, W]
+    """Structural similarity (Wang et al. 2004) of the window about each pixel: 11x11, Gaussian of sigma 1.5.
 
     Images are padded with zeros, as 3DGS does (Kerbl et al. 2023): so images smaller than the window have a value too, and pixels at
     the border are compared through the darkness outside.
@@ -95,7 +103,7 @@ def ssim(
     square_a, square_b, product = mean_a * mean_a, mean_b * mean_b, mean_a * mean_b
     luminance = (2 * product + _C1) / (square_a + square_b + _C1)
     structure = (2 * (ab - product) + _C2) / (aa - square_a + bb - square_b + _C2)
-    return (luminance * structure).mean()
+    return luminance * structure
 
 
 def _blur(

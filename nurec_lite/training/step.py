@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from nurec_lite.base.ranges import span
+from nurec_lite.geometry.masks import blackened, seen_share
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene, exposed, exposure
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -68,7 +69,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
             terms = stages.loss.terms(stages, state, shots, rendered)
             check_terms(terms, state.config.loss)
         state.failed = stages.streams.run(LISTS, failed, state.failed, [listed.overflow for listed in rendered.lists])
-        errors = stages.streams.run(FIGURES, _errors, rendered.exposed, rendered.targets)
+        errors = stages.streams.run(FIGURES, _errors, rendered.exposed, rendered.targets, shots.images)
         with span("backward"):
             backward(terms, state.config.loss)
     stages.update.reduce(state)
@@ -135,9 +136,14 @@ def _images(
     """Each image, as its camera sees it, and what that saw."""
     found: Any = stages.render.render_all(stages, scene, [shot.view for shot in shots], gaussians)
     return [
-        (image, _exposed(stages, scene, shot, image, gains), shot.image / 255, listed)  # uint8 to float32
+        (image, _exposed(stages, scene, shot, image, gains), _target(shot), listed)
         for shot, (image, listed), gains in zip(shots, found, exposures, strict=True)
     ]
+
+
+def _target(shot: ImageShot) -> Tensor:  # [H, W, 3] 0 to 1
+    """The captured image, black where it is masked."""
+    return blackened(shot.image / 255, shot.view.camera.mask)  # uint8 to float32
 
 
 def _sweeps(
@@ -167,8 +173,10 @@ def _seen(
 
 
 def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, gains: tuple[Tensor, Tensor]) -> Tensor:
+    """The image as its camera sees it, black where it is masked, so that no term of the loss says anything of these pixels."""
     by = stages.loss.expose, stages.loss.slice_grid
-    return exposed(scene, shot.camera, image.colour, gains, shot.view.moment(), *by)
+    seen = exposed(scene, shot.camera, image.colour, gains, shot.view.moment(), *by)
+    return blackened(seen, shot.view.camera.mask)
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, capacity: Capacity = None) -> PairList:
@@ -211,6 +219,12 @@ def mean(
     return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 
-def _errors(exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> list[Tensor]:
-    """Mean square errors of images."""
-    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in zip(exposed, targets, strict=True)]
+def _errors(exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...], shots: tuple[ImageShot, ...]) -> list[Tensor]:
+    """Mean square errors of images, over the pixels that are not masked."""
+    triples = zip(exposed, targets, shots, strict=True)
+    return [_error(seen.detach().clamp(0, 1), target, shot.view.camera.mask) for seen, target, shot in triples]
+
+
+def _error(seen: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+    whole = mse_loss(seen, target)
+    return whole if mask is None else whole / seen_share(mask)

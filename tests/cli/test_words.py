@@ -41,7 +41,7 @@ def keys_of(*types: Any) -> list[str]:
 TEXTS, LISTS = keys_of(str, str | None), keys_of(list[str], list[str] | None)
 PARSER = OverridesParser.create()
 NAMED = (
-    "out", "checkpoint", "csv", "data.mapping", "edits", "path", "sensor", "patterns", "runs", "ego_masks",
+    "out", "checkpoint", "csv", "data.mapping", "data.masks", "edits", "path", "sensor", "patterns", "runs", "ego_masks",
 )  # fmt: skip
 NEEDED = {verb: ["checkpoint=x"] if "checkpoint" in dict(leaves(cls)) else [] for verb, cls in VERBS.items()}
 

@@ -136,7 +136,7 @@ def write_sequence(
     store: str = "itar",  # or directory
     turn: str = "cw",
     camera: Any = None,  # its model
-    masked: bool = False,
+    masks: dict[str, Image.Image] | None = None,
     elements: bool = True,  # whether rays know their row and column
     reach: float = 60.0,  # metres of the lidar
 ) -> list[Path]:
@@ -155,8 +155,8 @@ def write_sequence(
         lenses.store_lidar_intrinsics("top", RowOffsetStructuredSpinningLidarModelParameters(
             10.0, turn, ROWS, COLUMNS, ELEVATIONS.float().numpy(), azimuths(turn).float().numpy(), OFFSETS.float().numpy(),  # type: ignore[arg-type]
         ))  # fmt: skip
-    masks = writer.register_component_writer(MasksComponent.Writer, "default")
-    masks.store_camera_masks("front", {"ego": Image.new("L", SIZE)} if masked else {})
+    own = writer.register_component_writer(MasksComponent.Writer, "default")
+    own.store_camera_masks("front", masks or {})
     writer.register_component_writer(CuboidsComponent.Writer, "default").store_observations(_boxes())
     images = writer.register_component_writer(CameraSensorComponent.Writer, "front", "front")
     lidar = writer.register_component_writer(LidarSensorComponent.Writer, "top", "top")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nurec_lite.capture.files import PIECE, short
 from nurec_lite.capture.images import FIRST, LAST, check_header, decode_image
+from nurec_lite.capture.masks.pictures import decode_mask
 from nurec_lite.capture.ncore.fields import field, numbers
 from nurec_lite.capture.ncore.lenses import MODELS, NAMES, OPENCV, lens_fields
 from nurec_lite.capture.ncore.poses import Poses
@@ -94,10 +95,14 @@ def stored_image(part: Part, camera: Camera, end: int, downscale: int) -> Stored
         raise CaptureError(
             f"{part.store.path}: {name} has the format '{short(form)}', but must be jpeg or png; convert it"
         )
+    return StoredImage(_file(part, name), (camera.width, camera.height), downscale)
+
+
+def _file(part: Part, name: str) -> Span:
     array = part.store.array(name)
     if array.packed or len(array.spans) != 1 or array.spans[0].size > LARGEST:
         raise CaptureError(f"{part.store.path}: {name} is no image as a file holds it; {REMEDY}")
-    return StoredImage(array.spans[0], (camera.width, camera.height), downscale)
+    return array.spans[0]
 
 
 def masks_of(sequence: Sequence, name: str) -> list[str]:
@@ -105,3 +110,11 @@ def masks_of(sequence: Sequence, name: str) -> list[str]:
     part = sequence.part("masks")
     names = [] if part is None else part.attributes(f"cameras/{name}").get("mask_names", [])
     return [str(n) for n in names] if isinstance(names, list) else []
+
+
+def read_mask(sequence: Sequence, camera: Camera, mask: str) -> Tensor | None:  # [H, W] bool; None: nothing is masked
+    """Reads one of the camera's masks, which are not 0 where pixels are left out; CaptureError where it is none."""
+    part = sequence.part("masks")
+    assert part is not None
+    span = _file(part, f"{part.group}/cameras/{camera.name}/{mask}")
+    return decode_mask(span.read(), str(span), (camera.width, camera.height), f"camera {camera.name}")

@@ -5,9 +5,11 @@ Seconds count from the start of the sequence.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from nurec_lite.base.names import name_flaw
 from nurec_lite.base.texts import printable
@@ -15,7 +17,7 @@ from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import short
 from nurec_lite.capture.ncore.boxes import read_tracks
-from nurec_lite.capture.ncore.cameras import masks_of, read_camera, stored_image
+from nurec_lite.capture.ncore.cameras import masks_of, read_camera, read_mask, stored_image
 from nurec_lite.capture.ncore.fields import LATEST_US
 from nurec_lite.capture.ncore.poses import Poses, read_poses
 from nurec_lite.capture.ncore.rays import Model, read_lidar, stored_rays, stored_sweep
@@ -41,10 +43,12 @@ def read_ncore(
     check_package("numcodecs", "nvidia-ncore", root)
     sequence = open_sequence(Path(root), drive)
     poses, parts = read_poses(sequence), sequence.parts("cameras")
-    lenses = {
-        name: read_camera(sequence, poses, name)
-        for name in chosen_sensors("data.cameras", cameras, parts, sequence.where)
-    }
+    names = chosen_sensors("data.cameras", cameras, parts, sequence.where)
+    read = {name: _masked(sequence, read_camera(sequence, poses, name)) for name in names}
+    lenses, unused = (
+        {name: camera for name, (camera, _) in read.items()},
+        [d for _, found in read.values() for d in found],
+    )
     sensors, sweeps, doubts = _lidars(sequence, poses, lidars)
     images = tuple(
         f for name, camera in lenses.items() for f in _images(sequence, poses, parts[name], camera, downscale)
@@ -57,7 +61,7 @@ def read_ncore(
         images=images,
         sweeps=tuple(sweeps),
         tracks=read_tracks(sequence, poses),
-        doubts=(*(Doubt(**row) for row in (own or {}).get("doubts", ())), *doubts, *_masked(sequence, lenses)),
+        doubts=(*(Doubt(**row) for row in (own or {}).get("doubts", ())), *doubts, *unused),
         poses_from=(own and own["poses"]) or GIVEN,
     )
 
@@ -148,10 +152,14 @@ def _sweeps(sequence: Sequence, poses: Poses, part: Part, model: Model) -> list[
     return found
 
 
-def _masked(sequence: Sequence, cameras: dict[str, Camera]) -> list[Doubt]:
-    masks = {name: masks_of(sequence, name) for name in cameras}
-    return [
-        Doubt(name, False, f"The camera {name} has masks ({short(', '.join(found))}), which are not used.")
-        for name, found in masks.items()
-        if found
-    ]
+def _masked(sequence: Sequence, camera: Camera) -> tuple[Camera, list[Doubt]]:
+    """The camera with all of its masks together. Those that cannot be used are findings."""
+    found, doubts = list[Tensor](), list[Doubt]()
+    for name in masks_of(sequence, camera.name):
+        try:
+            mask = read_mask(sequence, camera, name)
+            found += [] if mask is None else [mask]
+        except CaptureError as error:
+            sentence = f"The mask {short(name)} of camera {camera.name} is not used: {printable(str(error))[:500]}."
+            doubts.append(Doubt(camera.name, False, sentence))
+    return (replace(camera, mask=torch.stack(found).any(0)) if found else camera), doubts

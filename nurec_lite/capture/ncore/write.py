@@ -19,6 +19,7 @@ from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.checks.ray_values import value_flaws
 from nurec_lite.capture.given import GivenSweep
 from nurec_lite.capture.images import check_header
+from nurec_lite.capture.masks.pictures import mask_picture
 from nurec_lite.capture.ncore.clock import Clock, clock_of, ends_of, path_of
 from nurec_lite.capture.ncore.lenses import camera_model
 from nurec_lite.capture.ncore.models import elements_of, lidar_model, observations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ncore.data.v4 import SequenceComponentGroupsWriter
 
 ENDING = ".zarr.itar"
+EGO = "ego"  # name of the mask of a camera
 _ANGLE = 1e-4  # by which the squared length of a direction may differ from 1
 
 
@@ -155,7 +157,7 @@ def _write_sensors(writer: "SequenceComponentGroupsWriter", capture: Capture) ->
     masks = writer.register_component_writer(MasksComponent.Writer, "default")
     for camera in capture.cameras:
         lenses.store_camera_intrinsics(camera.name, camera_model(camera))
-        masks.store_camera_masks(camera.name, {})
+        masks.store_camera_masks(camera.name, {} if camera.mask is None else {EGO: mask_picture(camera.mask)})
     for lidar in capture.lidars:
         lasting = [f.time_end - f.time_start for f in capture.sweeps if f.sensor == lidar.name]
         model = lidar_model(lidar, float(np.median(lasting)) if lasting else 0.0)

@@ -38,6 +38,10 @@ def image_member(sensor: str, index: int, image_format: str) -> str:
     return f"images/{sensor}/{index:06d}.{IMAGE_FORMATS[image_format]}"
 
 
+def mask_member(camera: str) -> str:
+    return f"masks/{camera}.png"
+
+
 def sweep_member(sensor: str, index: int) -> str:
     return f"sweeps/{sensor}/{index:06d}.sweep"
 
@@ -174,7 +178,7 @@ def record(optional: dict[str, Check] | None = None, **required: Check) -> Check
 _CAMERA = record(
     name=name, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
     T_rig_cam=array(4, 4), distortion=distortion, shutter=one_of(*SHUTTERS),
-    optional={"lens": one_of(*LENSES)},  # a pinhole states none, so that older programs read it
+    optional={"lens": one_of(*LENSES), "mask": text},  # a pinhole without a mask states neither: older programs read it
 )  # fmt: skip
 
 
@@ -184,6 +188,8 @@ def camera(value: Any, at: str) -> None:
     counts = COEFFICIENTS[model][1]
     wanted = f"{' or '.join(map(str, counts))} coefficients of a {model} lens"
     _demand(len(value["distortion"]) in counts, value["distortion"], f"{at}.distortion", wanted)
+    if "mask" in value:
+        _demand(value["mask"] == mask_member(value["name"]), value["mask"], f"{at}.mask", mask_member(value["name"]))
 
 
 LIDAR = record(

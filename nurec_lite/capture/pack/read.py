@@ -22,6 +22,7 @@ from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import short
 from nurec_lite.capture.images import FIRST, LAST, decode_image
+from nurec_lite.capture.masks.pictures import decode_mask
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
 from nurec_lite.capture.pack.sweep import decode_sweep
 from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Encoded, Frame, Glance, ImageFrame, SweepFrame
@@ -192,7 +193,7 @@ def _read_index(path: Path, members: dict[str, Member]) -> dict[str, Any]:
 
 
 def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], downscale: int) -> Capture:
-    cameras = {c["name"]: Camera(**_camera(c)) for c in index["cameras"]}
+    cameras = {c["name"]: Camera(**_camera(path, members, c)) for c in index["cameras"]}
     lidars = {s["name"]: _lidar(path, members, s) for s in index["lidars"]}
     encoding = _encoding(index)
     images = []
@@ -232,10 +233,8 @@ def _member(path: Path, members: dict[str, Member], name: str) -> Member:
 
 
 def _check_needed(path: Path, members: dict[str, Member], index: dict[str, Any]) -> None:
-    tables = {row["table"] for row in index["lidars"] if "table" in row}
-    unknown = (
-        members.keys() - {INDEX} - tables - {row["member"] for kind in ("images", "sweeps") for row in index[kind]}
-    )
+    parts = {row[key] for row in (*index["cameras"], *index["lidars"]) for key in ("mask", "table") if key in row}
+    unknown = members.keys() - {INDEX} - parts - {row["member"] for kind in ("images", "sweeps") for row in index[kind]}
     if unknown:
         raise CaptureError(f"{path} holds '{short(min(unknown))}', which no frame needs; {REMEDY}")
 
@@ -251,8 +250,13 @@ def _tensors(row: dict[str, Any], *keys: str) -> dict[str, Any]:
     return row | {key: torch.tensor(row[key], dtype=torch.float64) for key in keys}
 
 
-def _camera(row: dict[str, Any]) -> dict[str, Any]:
-    return _tensors(row, "T_rig_cam") | {"distortion": tuple(row["distortion"])}
+def _camera(path: Path, members: dict[str, Member], row: dict[str, Any]) -> dict[str, Any]:
+    camera = _tensors(row, "T_rig_cam") | {"distortion": tuple(row["distortion"])}
+    if "mask" not in row:
+        return camera
+    member = _member(path, members, row["mask"])
+    size = row["width"], row["height"]
+    return camera | {"mask": decode_mask(member.read(), str(member), size, f"camera {row['name']}")}
 
 
 def _frame(row: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from nurec_lite.base.files import written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.given import GivenSweep, image_loader
+from nurec_lite.capture.masks.pictures import encode_mask
 from nurec_lite.capture.pack.check import (
     FORMAT,
     IMAGE_FORMATS,
@@ -26,6 +27,7 @@ from nurec_lite.capture.pack.check import (
     FormatError,
     check_index,
     image_member,
+    mask_member,
     sweep_member,
     table_member,
 )
@@ -73,6 +75,9 @@ def _write_members(
     archive: zipfile.ZipFile, capture: Capture, image_format: str, quality: int, progress: Progress | None
 ) -> None:
     _write(archive, INDEX, _encode_index(capture, image_format, quality))
+    for camera in capture.cameras:
+        if camera.mask is not None:
+            _write(archive, mask_member(camera.name), encode_mask(camera.mask))
     total = len(capture.images) + len(capture.sweeps) + sum(lidar.table is not None for lidar in capture.lidars)
     for done, (member, data) in enumerate(_encoded(_jobs(capture, image_format, quality)), start=1):
         _write(archive, member, data)
@@ -92,7 +97,7 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
         "name": capture.name,
         "split": capture.split.name if capture.split else None,
         "image_encoding": {"format": image_format, "quality": quality if image_format == "jpeg" else None},
-        "cameras": [_plain(c, *(("lens",) if c.lens == "pinhole" else ())) for c in capture.cameras],
+        "cameras": [_camera(camera) for camera in capture.cameras],
         "lidars": [
             plain_lidar(s) | ({} if s.table is None else {"table": table_member(s.name)}) for s in capture.lidars
         ],
@@ -108,6 +113,11 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
     except FormatError as error:
         raise CaptureError(f"{capture.name}: {error}; correct it where the capture was made") from error
     return data
+
+
+def _camera(camera: Camera) -> dict[str, Any]:
+    plain = _plain(camera, "mask", *(("lens",) if camera.lens == "pinhole" else ()))
+    return plain if camera.mask is None else plain | {"mask": mask_member(camera.name)}
 
 
 def _plain(thing: Any, *leave_out: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.capture.simulate.bonnet import with_bonnet
 from nurec_lite.capture.simulate.cast import Rays, Surface, World, build_world, cast, surface
 from nurec_lite.capture.simulate.free_rays import lidar_of, neighbours_first, rays_of
 from nurec_lite.capture.simulate.noise import normal_field, uniform, uniform_field
@@ -211,6 +212,7 @@ class Drive:
 
         chunk = max(1, _CHUNK[self.device.type] // (_SIDE * samples) ** 2)
         picture = over_bundles(camera.height, camera.width, chunk, self.device, look)
+        picture = with_bonnet(picture, self.config.bonnet) if self.config.bonnet else picture
         return self._expose(picture, camera_index, index).cpu()
 
     def _radiance(self, rays: Rays, spread: float) -> Tensor:  # [S, r, 3] linear

@@ -30,7 +30,7 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "azimuth_steps": (1, 1 << 16), "samples": (1, 64), "rate_hz": (0.01, 1e4), "hfov_deg": (1, 300), "distortion": (-10, 10),
     "readout_s": (0, 1), "elevation_deg": (-90, 90), "max_range": (1, 1e5), "range_noise_m": (0, 100), "speed": (0, 100),
     "moving_cars": (0, 1000), "parked_cars": (0, 1000), "exposure_spread": (0, 1), "exposure_drift": (0, 0.9), "image_noise": (0, 1),
-    "field_deg": (1, 170),
+    "field_deg": (1, 170), "bonnet": (0, 0.9),
 }  # fmt: skip
 
 
@@ -66,6 +66,7 @@ class SimulationConfig:
     exposure_spread: float = 0.12  # gains of the cameras' channels lie within 1 +- this
     exposure_drift: float = 0.0  # the gain of a camera swings by this share over time, as automatic exposure does
     image_noise: float = 0.003  # standard deviation, of full scale
+    bonnet: float = 0.0  # share of the images' height that the ego car's bonnet covers
 
     def __post_init__(self) -> None:
         for name in ("frames", "cameras", "width", "height", "samples", "beams", "azimuth_steps"):

@@ -11,6 +11,7 @@ from ncore.data import FThetaCameraModelParameters
 from ncore.data.v4 import SequenceComponentGroupsReader
 from ncore.impl.data.types import ShutterType
 from ncore.sensors import CameraModel
+from PIL import Image
 from tiny_ncore import (
     CAR,
     COLUMNS,
@@ -202,9 +203,16 @@ def test_a_lens_that_folds_is_refused_before_training(tmp_path: Path) -> None:
         check_capture(read_ncore(tmp_path), "tiny")
 
 
-def test_masks_are_a_finding(tmp_path: Path) -> None:
-    write_sequence(tmp_path, masked=True)
-    assert read_ncore(tmp_path).doubts[0].sentence == "The camera front has masks (ego), which are not used."
+def test_masks_of_a_camera_are_read_together(tmp_path: Path) -> None:
+    ego, rig, photo = (np.zeros(SIZE[::-1], np.uint8) for _ in range(3))
+    ego[25:], rig[:, :4], photo[:] = 255, 1, np.arange(SIZE[0])
+    write_sequence(tmp_path, masks={n: Image.fromarray(m) for n, m in (("ego", ego), ("rig", rig), ("photo", photo))})
+    capture = read_ncore(tmp_path, downscale=2)
+    expected = torch.zeros(16, 24, dtype=torch.bool)
+    expected[12:], expected[:, :2] = True, True
+    assert capture.cameras[0].mask is not None and torch.equal(capture.cameras[0].mask, expected)
+    assert "The mask photo of camera front is not used: " in capture.doubts[0].sentence
+    assert "is no mask: 96 % of its pixels are neither black nor white" in capture.doubts[0].sentence
 
 
 @pytest.mark.parametrize("turn", ["cw", "ccw"])
