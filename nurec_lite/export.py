@@ -41,7 +41,7 @@ Writes the scene of a checkpoint as files of other programs (docs/export.md). Be
   python -m nurec_lite.export checkpoint=FILE edits=edits.yaml     actors edited by a file (docs/editing.md)
 
 Metres, z up unless the format or `up` says otherwise; an actor in its own frame looks along x. Each file says in a comment what it
-lacks beside the rendered scene: the exposure of each camera, and what lidars measure; files of Gaussians alone also the sky and motion.
+lacks of the rendered scene: the exposure of each camera, and what lidars measure; files of Gaussians alone also the sky and motion.
 """
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nurec_lite.capture.rosbag.propose import Proposal
 
 BUNDLED = "data/street.pack"
-_BY_DRIVE = {  # kinds whose drives have names: what data.root is; capture/KIND/read.py holds read_KIND, imported when it is needed
+_BY_DRIVE = {  # kinds with named drives: what data.root is; capture/KIND/read.py holds read_KIND, imported when it is needed
     "argoverse2": "the folder of a log",
     "kitti360": "the folder that holds data_2d_raw and data_poses",
     "ncore": "the store of NCore v4, or the folder of several",
@@ -88,7 +88,7 @@ def read_capture(
 
 def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin | None, known: Known) -> Capture:
     """The capture with the poses and the tracks of its use."""
-    if config.kind != "bundled":  # whose poses are those that it was simulated with
+    if config.kind != "bundled":  # its poses are exact
         with span("poses"):
             capture = posed(capture, config.poses.source, known.path)
     with span("tracks"):
@@ -215,7 +215,7 @@ def _open_colmap(config: DataConfig) -> Capture:
 
 
 def _open_by_drive(config: DataConfig) -> Capture:
-    """A data set whose drives have names."""
+    """A data set with named drives."""
     if config.root is None:
         raise CaptureError(f"data.root is missing: name {_BY_DRIVE[config.kind]}, as in data.root=PATH")
     module = import_module(f"nurec_lite.capture.{config.kind}.read")

@@ -157,7 +157,7 @@ def _with_all(capture: Capture, own: list[NovelSensor]) -> Capture:
     """The capture with sensors of one's own; ConfigError where two have one name."""
     for k, one in enumerate(own):
         if one.sensor.name in [other.sensor.name for other in own[:k]]:
-            raise ConfigError(f"sensor names two files whose name is '{one.sensor.name}'; rename one")
+            raise ConfigError(f"sensor names two sensors '{one.sensor.name}'; rename one")
         capture = with_sensor(capture, one.sensor)
     return capture
 

@@ -22,7 +22,7 @@ Serves trained scenes to a simulator: SensorsimService over gRPC, as AlpaSim and
 run; its name is the scene_id.
 
   python -m nurec_lite.serve runs/mine                                    on 127.0.0.1:50051
-  python -m nurec_lite.serve runs/a runs/b loaded=1                       two scenes, of which one is loaded at a time
+  python -m nurec_lite.serve runs/a runs/b loaded=1                       two scenes, one loaded at a time
   python -m nurec_lite.serve runs/mine edits=edits.yaml                   actors edited by a file (docs/editing.md)
   python -m nurec_lite.serve runs/mine patterns=beams32.yaml              a lidar of your own (docs/sensors.md), lidar_type 100
   python -m nurec_lite.serve runs/mine host=0.0.0.0 tls_certificate=server.pem tls_key=key.pem

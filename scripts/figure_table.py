@@ -2,7 +2,7 @@
 """Figures that pages quote: a row each in benchmarks/figures.csv, derived from a report in benchmarks/results.
 
 `where` is the path within the report, with slashes: names, or numbers counted from 0 in a list. A factor may follow, as in
-`peak_memory_bytes*1e-9`. `commit` and `machine` are those of the report. A row whose report is gone stays, and `kept_at` is a commit that
+`peak_memory_bytes*1e-9`. `commit` and `machine` are those of the report. A row without its report stays, and `kept_at` is a commit that
 has the report.
 """
 

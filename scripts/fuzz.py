@@ -149,7 +149,7 @@ def _status(key: str) -> int:  # bytes
 
 
 class Job:
-    """A process with its share of the inputs; one that ends itself begins anew behind the input that did it."""
+    """A process with its share of the inputs; one that ends itself begins anew after the input that did it."""
 
     def __init__(self, numbers: list[int], seed: int, log: Path) -> None:
         self.numbers, self.seed, self.log = numbers, seed, log

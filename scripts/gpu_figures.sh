@@ -11,13 +11,13 @@
 #           compared, and 500 steps of the last with relocation
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once on GPUS (1) GPUs
 # full      the gate's full length: runs of STEPS steps without options, with workers and OPTIONS, and with the backward options, too
-# kernels   bench_render with the backward options one after another and gsplat beside them; how far from float64 each is on the drive;
+# kernels   bench_render with the backward options one after another and gsplat; how far from float64 each is on the drive;
 #           ncu of the backward kernels; frames and rays a second of several views at once
 # sweep     launch bounds: every variant compiled, checked and timed on the drive, the simulated and the random scene; the camera's two rows on
 #           the drive's image enlarged
 # ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
-# steps     of all options: an image and a sweep, without the lidar, with an eighth of its rays, and those of the recipe realtime; beside gsplat
-# bundles   bench_render with warp_cull, tile_cull and balanced_tiles, gsplat beside them, and how far from float64 they are on the drive
+# steps     of all options: an image and a sweep, without the lidar, with an eighth of its rays, and those of the recipe realtime; the same with gsplat
+# bundles   bench_render with warp_cull, tile_cull and balanced_tiles, gsplat, and how far from float64 they are on the drive
 # options   every option alone and as a rung, and the PSNR of every one, JOBS at once
 # chain     the rungs from the baseline to all, ROUNDS (3) times in one call each on one card, and ncu of one step of the baseline, of all options
 #           but the renderer's, and of all (no graph, no streams: ncu cannot look into a graph)

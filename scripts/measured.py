@@ -19,7 +19,7 @@ from nurec_lite.base.paths import resource
 
 MEASURED = "measured.json"  # in kernels/
 Entries = dict[str, Any]  # of kernels/budget.json, by file
-Asked = Callable[[str], list[str]]  # a file, relative to kernels/ -> what nvcc is told to do with it
+Asked = Callable[[str], list[str]]  # a file, relative to kernels/ -> its arguments of nvcc
 
 
 def unchanged(

@@ -4,8 +4,8 @@
     ncu --nvtx --nvtx-include "probe_torch/" --metrics gpu__time_duration.sum --csv python scripts/probe_ranges.py
     ncu --nvtx --nvtx-include "nurec_lite@probe_package/" --metrics gpu__time_duration.sum --csv python scripts/probe_ranges.py
 
-Each must list three kernels, for ncu sees those within the range alone: the first by torch's binding, the second by the package nvtx, whose
-ranges lie in the domain nurec_lite (the form of the filter is that of ranges that are pushed and popped). Ranges are recorded as those
+Each must list three kernels, for ncu sees those within the range alone: the first by torch's binding, the second by the package nvtx, with
+ranges in the domain nurec_lite (the form of the filter is that of ranges that are pushed and popped). Ranges are recorded as those
 of a step are (nurec_lite/base/nvtx.py). Prints which of the two were: the package records nothing for a tool that does not listen to it;
 where it should, NUREC_LITE_NVTX=torch chooses torch's binding for the verb profile.
 """

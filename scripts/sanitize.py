@@ -12,7 +12,7 @@ and without gradients of poses and distances, with and without the options that 
 launch. Every tensor is an
 allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
 and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read;
-what it finds in those alone is told and not counted.
+it reports findings in those alone, but does not count them.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -137,7 +137,7 @@ def steps(share: str = ALL, only: str = "") -> None:
 
 
 def _same(overrides: str, cameras: str) -> tuple[str, ...]:
-    """Variants of which it is equal go on from one another: options matter where one changes the type of Adam's moments."""
+    """Returns a key: variants with the same key go on from one another. Options matter where one changes the type of Adam's moments."""
     return (*(o for o in overrides.split() if "opt" not in o), str("global" in cameras), str(",amp" in overrides))
 
 
@@ -198,7 +198,7 @@ def _look(stages: Stages, state: TrainState) -> None:
 
 
 def those_with(only: str) -> Sequence[tuple[str, str]]:
-    """Variants whose overrides hold this text."""
+    """Returns the variants with this text in their overrides."""
     found = tuple(variant for variant in VARIANTS if only in variant[0])
     if not found:
         raise SanitizeError(
@@ -237,7 +237,7 @@ def _with_learned_pose(stage: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_distance(stage: Callable[..., Any]) -> Callable[..., Any]:
-    """An image whose loss depends on the distances, too."""
+    """An image with a loss that depends on the distances, too."""
 
     def render_camera(*given: Any) -> Any:
         out = stage(*given)
@@ -283,7 +283,7 @@ def launched(share: str = ALL, only: str = "") -> dict[str, int]:
 
 
 def _run(before: list[str], what: str, share: str, only: str) -> subprocess.CompletedProcess[str]:
-    """This file in a process of its own, behind a command."""
+    """This file in a process of its own, after a command."""
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     command = [*before, sys.executable, __file__, what, share, only]
     return subprocess.run(
@@ -339,7 +339,7 @@ def main(arguments: list[str]) -> int:
     parser = Parser(__doc__)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=", ".join(TOOLS))
     parser.add_argument("--share", default=ALL, metavar="K/N", help="the K-th of N shares of the steps (all)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="steps whose options or sizes hold it (all)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="steps with it in their options or sizes (all)")
     args = parser.parse_args(arguments)
     tools = args.tools or list(TOOLS)
     shared(those_with(args.only), args.share)  # says so if it is no share

@@ -7,7 +7,7 @@
 
 A kernel is the instructions that nvcc makes of it for sm_90, with its registers, stack, spills and shared memory. Its name and its file
 do not count: kernels are compared as a multiset, and a kernel that has a new name is printed with the old one. No GPU is needed.
-A file whose text, flags and compiler are those of BEFORE.json is not compiled again.
+A file with the text, flags and compiler of BEFORE.json is not compiled again.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

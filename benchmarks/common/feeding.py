@@ -117,7 +117,7 @@ def main(option: str, doc: str | None, names: Sequence[tuple[str, ...]], argumen
     p.add_argument("--steps", type=int, default=60, help="of a round that count (%(default)s)")
     p.add_argument("--uncounted", type=int, default=10, help="before them (%(default)s)")
     p.add_argument("--warmup", type=int, default=30, help="steps of each set before all rounds (%(default)s)")
-    p.add_argument("--checked", type=int, default=20, help="steps whose shots are compared first (%(default)s)")
+    p.add_argument("--checked", type=int, default=20, help="steps: their shots are compared first (%(default)s)")
     p.add_argument("--progress", type=float, default=0.5, help="of the run (%(default)s)")
     p.set_defaults(option=option)
     print(table(reported(p, arguments, lambda config, args: bench(config, args, names))))

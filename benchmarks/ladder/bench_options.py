@@ -53,12 +53,12 @@ COLUMNS = {  # of a row, by where bench_step has it
 @dataclass(frozen=True)
 class Row:
     name: str  # of the option it is about; "": of none
-    rung: bool  # behind the others of `all`; else alone
+    rung: bool  # after the others of `all`; else alone
     options: tuple[str, ...]
 
 
 def required(name: str) -> list[str]:
-    """The option behind all that it requires, and these behind what they require."""
+    """Returns the option after all that it requires, in an order that works."""
     found: list[str] = []
     for other in option_module(name).REQUIRES:
         found += [o for o in required(other) if o not in found]
@@ -149,7 +149,7 @@ def sentence(row: dict[str, Any]) -> str:
 def main(arguments: list[str]) -> None:
     p = parser()
     p.description = __doc__
-    p.add_argument("--only", nargs="+", metavar="OPTION", help="these, beside the baseline (all)")
+    p.add_argument("--only", nargs="+", metavar="OPTION", help="these and the baseline (all)")
     p.add_argument("--rungs", action="store_true", help="the chain from the baseline to `all` alone")
     p.add_argument("--others", nargs="+", default=[], metavar="OPTION", help="that no rung has, each alone")
     p.add_argument("--from", type=Path, dest="measured", metavar="FILE.json", help="of an earlier run: nothing is run")

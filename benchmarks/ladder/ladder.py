@@ -220,7 +220,7 @@ def _printed(rungs: list[Rung], told: dict[str, Any], folder: Path) -> str:
 
 
 def main() -> None:
-    """Ends with 1 where a rung failed, whose error the table holds."""
+    """Ends with 1 if a rung failed; the table holds its error."""
     with mended("train"):
         args = parsed(sys.argv[1:])
         rungs, told = read(args.out) if args.measured else measured(args)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The waterfall of benchmarks/ladder/ladder.py: a bar a rung, and beside it what the rung saved against the one above."""
+"""The waterfall of benchmarks/ladder/ladder.py: a bar a rung, and next to it the gain over the rung above."""
 
 import math
 from typing import Any

@@ -8,7 +8,7 @@ frames.
 Every option gets as many steps, and the baseline's seed. The baseline runs --repeat times, for its spread: floating-point atomics make
 runs of one seed differ on a GPU. A row for `all` has everything that +opt=all applies. Runs are processes of their own, --jobs at once,
 on --gpus GPUs in turns: their times mean nothing. A run that fails stays with its error, and the exit status is 1; one that could not
-begin within --limit seconds likewise. This shows what one run of each looks like beside the spread; whether a set of options leaves
+begin within --limit seconds, too. This compares one run of each with the spread; whether a set of options leaves
 quality alone is what benchmarks/ladder/quality_gate.py judges, by three seeds. The table of benchmarks/ladder/bench_options.py takes --out
 as its --quality.
 """
@@ -81,7 +81,7 @@ class Runs:
         self.environment = environment(choose_device(composed("train", args.overrides).device))
 
     def make(self) -> None:
-        """Repetitions begin beside one another, the rows in their order."""
+        """Repetitions begin at the same time, the rows in their order."""
         todo = [(row, k) for row in self.rows for k in range(row.repeat)]
         threads = share(min(self.args.jobs, len(todo)))
         given = [gpu | threads for gpu in gpus_of(self.args.gpus, len(todo))]
@@ -132,7 +132,7 @@ def _line(name: str, row: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> None:
     p = Parser(__doc__)
-    p.add_argument("--only", nargs="+", metavar="OPTION", help="these, beside the baseline (every one)")
+    p.add_argument("--only", nargs="+", metavar="OPTION", help="these and the baseline (every one)")
     p.add_argument("--steps", type=int, default=600, help="of a run (%(default)s)")
     p.add_argument("--repeat", type=int, default=3, help="runs of the baseline (%(default)s)")
     p.add_argument("--jobs", type=int, default=1, help="runs at once (%(default)s)")

@@ -7,7 +7,7 @@ from typing import Any
 
 def table(
     rows: Sequence[dict[str, Any]],
-    quality: Sequence[dict[str, Any]] = (),  # of option_quality.py: a column more, and its rows behind the others
+    quality: Sequence[dict[str, Any]] = (),  # of option_quality.py: a column more, and its rows after the others
 ) -> str:
     """Markdown: an option a line, alone and as a rung. A step is what lies between its feed and its end on the device; what follows the
     rung's is the rung's, or of the option alone if no rung has it."""

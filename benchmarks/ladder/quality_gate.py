@@ -7,7 +7,7 @@
 The baseline runs with every seed, and with the first seed as often as --repeat says: floating-point atomics make runs of one seed differ
 on a GPU. A set of options passes when the mean over its seeds is worse than the baseline's mean by at most twice the spread (largest
 minus smallest) of those runs of one seed. Runs are processes of their own, --jobs at once, on --gpus GPUs in turns: their times mean
-nothing. Each gets its share of the cores as OMP_NUM_THREADS, unless that is set; beside other programs, set it lower. Leaves
+nothing. Each gets its share of the cores as OMP_NUM_THREADS, unless that is set; if other programs run, set it lower. Leaves
 quality.json and quality.md in --out, and the folders of the runs in --runs.
 """
 
@@ -53,7 +53,7 @@ class Verdict:
 
     metric: str
     baseline: float  # mean over seeds
-    found: float  # likewise
+    found: float  # mean of the three seeds, too
     spread: float  # of the baseline's runs of one seed
     passed: bool
 

@@ -4,7 +4,7 @@
     python benchmarks/opt/bench_amp.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_amp.py --gaussians 100000 1000000 --sh-degree 3
 
-The gradient is an outer product, as behind fused_harmonics, or was written, as for steps of several images. First one update of each is
+The gradient is an outer product, as with fused_harmonics, or was written, as for steps of several images. First one update of each is
 compared with torch's Adam in float64 from the same moments: values to 1e-4 of the largest, moments to that or, in bfloat16, to a unit
 in the last place, and the mean of moments within what chance explains. What disagrees is not timed. Then all take turns. On a GPU each
 is captured in a graph and replayed, so that the host's time does not count. Bytes are the least that must move.
@@ -85,7 +85,7 @@ def call_of(kind: str, h: Harmonics) -> Call:
 
 
 def truth_of(start: Harmonics) -> list[list[Tensor]]:
-    """Values, first and second moments behind one step of torch's, in float64."""
+    """Values, first and second moments after one step of torch's, in float64."""
     groups = [{"params": [p.double().requires_grad_()], "lr": RATE} for p in start.parameters]
     optimizer = torch.optim.Adam(groups, betas=BETAS, eps=EPSILON)
     values = [group["params"][0] for group in optimizer.param_groups]

@@ -12,7 +12,7 @@ images three kinds. `rates`: as the option does by default. `as given`: the rate
 relocation after as many images as without the option (density.every divided by their number). Milliseconds are means over all steps
 of a run, decoding and relocations included.
 
-With --turns: all views of a step in one launch beside one view after another, by windows of --window steps in turns, behind --warmup steps
+With --turns: all views of a step in one launch, against one view after another, by windows of --window steps in turns, after --warmup steps
 of each and after their first step's losses were compared.
 """
 

@@ -75,7 +75,7 @@ def variants(config: Config, sets: Sequence[tuple[str, ...]] = SETS, scale: floa
 
 
 def run(variant: Variant, steps: int, uncounted: int, progress: float) -> None:
-    """A block of steps, the first of which are not timed."""
+    """Runs a block of steps; the first ones are not timed."""
     variant.state.progress = progress
     for k in range(uncounted + steps):
         with switch(timing=variant.timing if k >= uncounted else None):

@@ -4,7 +4,7 @@
     python benchmarks/opt/bench_compile.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 
 Arguments are those of nurec_lite.train. How both sets are run and compared: benchmarks/opt/bench_cuda_graph.py. The time to compile lies
-before the rounds, and is told by the option.
+before the rounds; the option reports it.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

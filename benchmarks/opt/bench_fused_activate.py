@@ -5,7 +5,7 @@ kernels and in those of fused_activate.
     python benchmarks/opt/bench_fused_activate.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_activate.py --sizes 100000x2 --rounds 100
 
-A size is Gaussians x columns of lidar logits, of which a third one is the lidar's own opacity. First values, terms, gradients and moved
+A size is Gaussians x columns of lidar logits; a third column is the lidar's own opacity. First values, terms, gradients and moved
 means are compared with those of torch in float64, to 1e-5 of the largest; what disagrees is not timed. Then both take turns. On a GPU each
 is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a loss
 weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, by which both are
@@ -157,7 +157,7 @@ def scalars(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def everything(version: Version, g: Gaussians, given: dict[str, Tensor], eta: Tensor, copies: Tensor) -> list[Tensor]:
-    values = activate(g)  # so that one error is not told twice
+    values = activate(g)  # so that one error is not reported twice
     seen = (values[name] for name in ("opacities", "lidar_opacities", "scales"))
     own = moved(version, g, eta), *opacities_of_copies(version, g, copies)
     return [*differentiated(version, g, given), *regularised(version, *seen), *own]

@@ -7,7 +7,7 @@ gradient of harmonics written in between (dense), and with the option fused_harm
 
 A size is Gaussians x percent of them that belong to one of ten actors; harmonics are of degree 3. First gradients of means and rotations,
 and after one update harmonics and their moments, are compared with those of torch in float64, to 1e-4 of the largest; what disagrees is
-not timed. Then the backward pass, the update, and both behind one another take turns. On a GPU each is captured in a graph and replayed,
+not timed. Then the backward pass, the update, and one after the other take turns. On a GPU each is captured in a graph and replayed,
 so that the host's time does not count. A fifth of the Gaussians have a gradient of their colour. Bytes are the least that must move.
 """
 

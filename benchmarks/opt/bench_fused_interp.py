@@ -9,7 +9,7 @@ Versions (benchmarks/opt/interpolate_versions.py): node by node, and all tracks 
 scene graph and the trainer's baseline do; all at once without it; that compiled by torch.compile; and the operator move_actors. First
 every version is compared with one in float64, outputs and gradients; only those that agree are timed: to 1e-5, torch's own sums over all
 Gaussians of a keyframe to 1e-4, since it adds up single floats one after another (1.2e-5 was found on an H200, ours 5e-7). Rounds take
-every version in turn, in both orders. Each sample is timed right behind two copies of a large tensor: they empty the caches, let the host
+every version in turn, in both orders. Each sample is timed right after two copies of a large tensor: they empty the caches, let the host
 queue ahead, and the second gives the bandwidth that the sample's bytes are compared with. Bytes are the least that must move: every row of
 a Gaussian is read and written once, keyframes and poses are neglected. The forward pass records what the backward pass needs.
 """

@@ -6,10 +6,10 @@ staged rows and Gaussians looked at together, by sensor and architecture.
     python benchmarks/opt/bench_launch_bounds.py --workloads random --threads 64 128 --rays 1 2 --out runs/sweep
     python benchmarks/opt/bench_launch_bounds.py --compile-only --architectures 80 90 120 --out runs/sweep
 
-All variants are compiled, each alone, and their registers, spills and shared memory read from the compiler. On a GPU every one is compared
-with the kernel that serves both sensors, gradient by gradient, and those that agree, to 1e-3 or twice what that kernel's gradients change
-by when every mean goes to the next float32, are timed: CUDA events around the kernel alone, behind copies that empty the caches, in rounds
-that take all in turn and in both orders. `--compile-only` needs no GPU and gives no times. --out names a folder for sweep.json (all, with
+All variants are compiled, each alone; the compiler gives their registers, spills and shared memory. On a GPU every gradient of a variant is
+compared with that of the kernel that serves both sensors. The tolerance is 1e-3, or twice the change of that kernel's gradients if every
+mean moves to the next float32. Variants that agree are timed: CUDA events around the kernel alone, after copies that empty the caches, in
+rounds that take all in turn and in both orders. `--compile-only` needs no GPU and gives no times. --out names a folder for sweep.json (all, with
 conditions), sweep.csv and sweep.md. The choice for each sensor goes into BOUNDED of kernels/raster_tiles/backward_table.h. Occupancy is
 what registers, threads and shared memory allow. Scenes and views: benchmarks/render/workload.py (random Gaussians unless a checkpoint or a
 capture is named); pairs are contributing ones (benchmarks/render/pair_counts.py).

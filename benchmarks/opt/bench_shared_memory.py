@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effect of the option shared_memory: backward passes whose blocks stage half as many Gaussians, and others that stage
+"""Effect of the option shared_memory: backward passes with blocks that stage half as many Gaussians, and others that stage
 all.
 
     python benchmarks/opt/bench_shared_memory.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json

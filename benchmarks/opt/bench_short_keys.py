@@ -5,9 +5,9 @@ two.
     python benchmarks/opt/bench_short_keys.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_short_keys.py --distances 2000000 --rounds 50
 
-Distances are sorted as a step does, of which a share is seen and the others are left out. Then all that is sorted for the lists of an image
-and of a sweep: by the first way distances, and entries by their list behind them, by the other entries alone, by 14 bits of their list and
-18 of their distance. (Work between and behind the sorts is the same or nearly so, and not in these times.) All by the radix sort of
+Distances are sorted as a step does: a share is seen, the others are left out. Then all that is sorted for the lists of an image
+and of a sweep: by the first way distances, and entries by their list after them, by the other entries alone, by 14 bits of their list and
+18 of their distance. (Work between and after the sorts is the same or nearly so, and not in these times.) All by the radix sort of
 kernels/common. Orders are compared with those of torch's stable sort; what is wrong is not timed. On a GPU each is captured in a graph and
 replayed. Needs a GPU; tests run it small over the emulation.
 """

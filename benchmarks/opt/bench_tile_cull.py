@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gain of the option tile_cull: warp tiles whose lists hold only Gaussians that may meet a ray, against all Gaussians
-whose bounds touch them.
+"""Gain of the option tile_cull: lists of warp tiles that hold only Gaussians that may meet a ray, against lists
+of all Gaussians with bounds that touch them.
 
     python benchmarks/opt/bench_tile_cull.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_tile_cull.py --workloads simulated random --sensors lidar

@@ -145,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
     p = Parser(__doc__)
     p.add_argument("--threads", type=int, help="of the training process (default: torch's own choice)")
     p.add_argument("--count", type=int, help="loader processes (default: conf/opt/workers.yaml)")
-    p.add_argument("--ahead", type=int, help="batches that each of them is ahead (likewise)")
+    p.add_argument("--ahead", type=int, help="batches that each of them is ahead (the option's)")
     p.add_argument("--rounds", type=int, default=4, help="blocks of either variant (%(default)s)")
     p.add_argument("--steps", type=int, default=8, help="steps of a block that count (%(default)s)")
     p.add_argument("--uncounted", type=int, default=4, help="steps before them that do not (%(default)s)")

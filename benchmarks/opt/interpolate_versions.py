@@ -60,7 +60,7 @@ def vectorised(w: Workload) -> Moved:
 
 @cache
 def _compiler() -> Callable[[Workload], Moved]:
-    """`vectorised` behind torch's compiler, whose import takes seconds."""
+    """Returns `vectorised`, compiled by torch; importing the compiler takes seconds."""
     # row numbers of keyframes stay on the device, as they do uncompiled, instead of being copied there at every call
     torch.compiler.assume_constant_result(key_rows.__wrapped__)
     made: Callable[[Workload], Moved] = torch.compile(vectorised, dynamic=False, fullgraph=True)

@@ -154,7 +154,7 @@ def _bends(tracks: int, keys: int, generator: torch.Generator) -> Tracks:
 
 
 def captured(scene: Scene, capture: Capture, device: torch.device) -> Workload:
-    """The scene's own actors and background, at the times of an image in the middle of the drive and of the sweep beside it."""
+    """The scene's own actors and background, at the times of an image in the middle of the drive and of its sweep."""
     g, split = scene.gaussians, capture.split
     assert split is not None
     _on_actors(scene, capture)

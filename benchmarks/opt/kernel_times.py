@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of calls that take microseconds: as graphs on a GPU, so that the host's share does not count, beside a copy of a large tensor."""
+"""Times of calls that take microseconds: as graphs on a GPU, so that the host's share does not count, with a copy of a large tensor for comparison."""
 
 import argparse
 import json
@@ -61,7 +61,7 @@ def timed(
     args: argparse.Namespace,
     device: torch.device,
 ) -> Report:
-    """Every call in turn, in both orders, each right behind two copies, which empty the caches."""
+    """Every call in turn, in both orders, each right after two copies, which empty the caches."""
     others, copied = Others(), torch.empty(2, args.copy_mib << 18, device=device).zero_()  # floats
     graphs = {key: replayed(call, device) for key, call in calls.items()}
     taken = measure(graphs, args.warmup, args.rounds, lambda: copied[1].copy_(copied[0]), device)
@@ -76,16 +76,16 @@ def timed(
 
 
 def compared(
-    versions: Iterable[str],  # one of which is "fused"
+    versions: Iterable[str],  # "fused" among them
     problems: Mapping[str, tuple[Any, ...]],  # by size
     error_of: Callable[..., float],  # (version, *problem)
-    calls_of: Callable[..., dict[str, Call]],  # likewise
+    calls_of: Callable[..., dict[str, Call]],  # by version, too
     least_bytes: Callable[[str, str], int],  # (size, what is called) of the fused version
     tolerance: float,
     args: argparse.Namespace,
     device: torch.device,
 ) -> Report:
-    """Versions whose error is within the tolerance are timed at every size."""
+    """Times the versions at every size, if their error is within the tolerance."""
     calls: dict[tuple[str, str], Call] = {}
     moved: dict[tuple[str, str], int] = {}
     errors: dict[str, float] = {}

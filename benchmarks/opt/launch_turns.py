@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One launch for all views of a step beside the loop (bench_batch.py --turns): windows of steps of two states, in turns."""
+"""One launch for all views of a step, against the loop (bench_batch.py --turns): windows of steps of two states, in turns."""
 
 import argparse
 import time

@@ -6,10 +6,10 @@ second.
     python benchmarks/render/bench_render.py --workloads captured --capture data=kitti_raw data.root=FOLDER --peer
     python benchmarks/render/bench_render.py --opt '' split_backward split_backward,launch_bounds
 
-benchmarks/render/workload.py has the scenes and views. Each set of options that --opt names renders every view, the first being what the
-others must agree with, outputs and gradients, before they are timed: to --tolerance, or to twice what the first itself changes by when
-every mean goes to the next float32, which in a trained scene with Gaussians of millimetres may be 1e-2. gsplat's kernels stand beside ours
-on a camera's Gaussians, in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians of
+benchmarks/render/workload.py has the scenes and views. Each set of options that --opt names renders every view. Outputs and gradients of all sets must
+agree with those of the first before they are timed: to --tolerance, or to twice the first set's own change if every mean moves to the
+next float32 (up to 1e-2 in a trained scene with Gaussians of millimetres). gsplat's kernels render a camera's Gaussians, too,
+in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians of
 CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
 parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median
 time. In the table `lanes` is the lane efficiency, `longest` the
@@ -241,7 +241,7 @@ def main(
     script: str = SCRIPT,  # that the report names
     about: str | None = __doc__,
     sets: Sequence[str] = ("",),  # of options, unless --opt names others
-    pairs: Sequence[tuple[str, str]] = (),  # of these: whose backward passes stand beside one another at the end
+    pairs: Sequence[tuple[str, str]] = (),  # of these: their backward passes are compared at the end
 ) -> None:
     args = parser(about, sets).parse_args(arguments)
     args.arguments, args.script = arguments, script

@@ -4,7 +4,7 @@
     python benchmarks/render/compare_diagnoses.py BEFORE/diagnosis.json AFTER/diagnosis.json [--out FILE.png]
 
 The table takes the ratio of durations apart. A kernel that issues I instructions on multiprocessors that have a block for a share A of the
-launch, and whose schedulers issue in a share S of the cycles of those, takes a time of I / (A S); so before / after is the ratio of
+launch, with schedulers that issue in a share S of the cycles of those, takes a time of I / (A S); so before / after is the ratio of
 instructions times those of A and of S, after / before, but for what differs between ncu's passes (`their product`). The picture shows
 durations, what a warp does between two instructions, and occupancy, achieved (bar) and theoretical (mark).
 """
@@ -175,7 +175,7 @@ def _one(
     figures: Figures,
     colour: Colour,
     bounds: tuple[float, float],  # ms and cycles at the right edge of their panels
-    words: str,  # behind the duration
+    words: str,  # after the duration
 ) -> None:
     (left, width), (stalls, span), (occupied, whole) = _PANELS
     end, middle = left + width * figures.ms / bounds[0], y + _BAR / 2

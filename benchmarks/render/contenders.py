@@ -30,7 +30,7 @@ from nurec_lite.training.stages import Stages
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
 PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backward"}  # range -> what reports call it
 COPIES = 12  # of half a GiB: with 4 a slow host was not through with an image's range (benchmarks/LOG.md, 2026-11-26)
-SLACK = 1.1  # room for lists over what they need; a run whose views differ takes more (conf/opt/no_sync.yaml)
+SLACK = 1.1  # capacity of lists over what they need; a run with views that differ takes more (conf/opt/no_sync.yaml)
 TOLERANCE = 1e-3  # of `relative`, unless rounding does more
 ROOM, DRAWS = 2, 3  # ROOM times what rounding does, the largest of so many draws of `nudged`
 
@@ -89,7 +89,7 @@ class Own:
     for its colour, of a sweep for range, intensity and ray drop."""
 
     def __init__(self, stages: Stages, workload: Workload, sensor: str, seed: int | None = None) -> None:
-        """With a seed: of Gaussians whose means are `nudged`."""
+        """With a seed: of Gaussians with `nudged` means."""
         view = workload.views[sensor]
         self.view = (
             stages.feed.group_rays(view) if isinstance(view, LidarView) else view

@@ -8,7 +8,7 @@
 The views are those of benchmarks/render/workload.py: captured, simulated and random, each by a lidar and by a camera. Leaves in the
 folder --out: diagnosis.md (the table), diagnosis.json, roofline.png, stalls.png, instances.json (what was run, with its pair counts),
 what `python -m nurec_lite.profile tool=ncu` leaves (summary.md, kernels.json, kernels.csv, ncu.csv, ncu.ncu-rep, ncu.log). How much
-longer the longest block is than the mean is told by the Gaussians that blocks go through, counted by the operator count_pairs.
+longer the longest block is than the mean follows from the Gaussians that blocks go through, counted by the operator count_pairs.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

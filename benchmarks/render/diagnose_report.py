@@ -3,7 +3,7 @@
 
 diagnosis.json holds `format` (1), `command`, `tool_version`, `environment`, `notes`, `camera_over_lidar` (means of the instances, null
 where one was not measured) and `instances`: name, sensor, what benchmarks/render/diagnose_child.py says of it (`about`, with its pair
-counts; null if unknown) and `kernel`, whose keys are the fields of nurec_lite.profiling.ncu.kernel.Kernel.
+counts; null if unknown) and `kernel`, with the fields of nurec_lite.profiling.ncu.kernel.Kernel as keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from nurec_lite.profiling.ncu.words import ABSENT, count, digits, limited_by, mi
 
 FORMAT = 1
 RANGE = "step/backward/render/"  # before the name of an instance
-TOP = 3  # stalls that are told
+TOP = 3  # listed stalls
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def compared_words(ratios: dict[str, float | None]) -> str:
 
 def markdown(found: Sequence[Measured], facts: list[str]) -> str:
     parts = [
-        "# The backward kernel: lidar beside camera, measured by Nsight Compute",
+        "# The backward kernel: lidar and camera, measured by Nsight Compute",
         "\n".join(f"- {fact}" for fact in facts),
         table(found),
         compared_words(camera_over_lidar(found)),

@@ -7,7 +7,7 @@ eval3d    with_ut=True, with_eval3d=True: bounds by the unscented transform, the
 Arguments are those of nurec_lite/peer/rasterize.py: colour and depth (eval3d: colour alone, it refuses a fourth channel), not packed,
 tiles of 16 pixels, a rolling shutter stands still in the middle of its exposure. Backward gives the gradients of what its forward took:
 projected Gaussians (conic), or Gaussians (eval3d). Pairs are counted by each response on gsplat's own lists: the conic one below; for
-eval3d by our operator, whose response is the same but for the bound of alpha (0.99, gsplat: 0.999), which hardly matters.
+eval3d by our operator. Its response is the same but for the bound of alpha (0.99, gsplat: 0.999), which hardly matters.
 """
 
 from collections.abc import Callable

@@ -38,7 +38,7 @@ from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 ROUNDING = 64 * 2.0**-24  # of a colour in float32: so much of the sum of its terms' sizes
-PAIRS = 1 << 24  # (ray, entry) pairs of a group, of which each takes about 225 bytes: 4 GB
+PAIRS = 1 << 24  # (ray, entry) pairs of a group; each takes about 225 bytes: 4 GB
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Problem:
     view: CameraView | LidarView
     pairs: PairList
     sky: Tensor  # [3, H, W] logits
-    hidden: int = 0  # `undecided` Gaussians, whose opacity is 0
+    hidden: int = 0  # `undecided` Gaussians; their opacity is 0
 
     @property
     def outputs(self) -> tuple[str, ...]:  # names of `outputs_of`

@@ -9,7 +9,7 @@ steps each, every other round in the opposite order; the first steps of a block 
 of two steps on the device (on a CPU by the host's clock), feed and reports included, at a fixed progress, relocation included.
 
 baseline   no option: an image and a sweep a step
-all        +opt=all: likewise
+all        +opt=all: the same
 rendered   render=gsplat in our loop (nurec_lite/peer): images alone. Its lidar term is left out, because where returns fall in an image is
            found when that image comes first, once in a run
 own        gsplat's own recipe (benchmarks/step/gsplat_loop.py): images alone, decoded beforehand
@@ -119,7 +119,7 @@ def begun(args: argparse.Namespace) -> tuple[dict[str, Contender], dict[str, str
 
 
 def warm(contender: Contender, args: argparse.Namespace) -> None:
-    """So many steps and seconds: what a loader decodes beside the first steps must not disturb the others."""
+    """So many steps and seconds: a loader that decodes during the first steps must not disturb the others."""
     begin, done = time.monotonic(), 0
     while done < args.warmup or time.monotonic() - begin < args.warmup_seconds:
         contender.step()

@@ -5,7 +5,7 @@ picture.
     python benchmarks/step/bench_budgets.py --set 'realtime=+recipe=realtime +opt=all' --set 'baseline=+size=large train.seconds=null' \\
         --steps 500 1000 2000 --seeds 0 1 --out benchmarks/results/NAME data=pack data.root=FILE
 
-Every run is a process of its own, `python -m nurec_lite.train` with the set's arguments behind those of all, and its schedule ends with its
+Every run is a process of its own, `python -m nurec_lite.train` with the set's arguments after those of all, and its schedule ends with its
 budget: a point of a curve is a run that was meant to be so long, not one that was stopped there. Seconds are `seconds_total`, from the
 start of the process to the checkpoint. Rounds go through all sets before a seed comes again. OUT.json has all runs, OUT.png the medians
 over seeds with every run as a dot. `--from OUT.json` draws anew. A run that fails stands in the file with its error, and the benchmark

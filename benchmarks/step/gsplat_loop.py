@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of gsplat's own recipe, on a capture's images: what its users run, beside which our steps stand in bench_beside.py.
+"""Training steps of gsplat's own recipe, on a capture's images, as its users run them: bench_beside.py compares our steps with them.
 
 gsplat (Ye et al. 2025, version 1.5.3) with 3DGS-MCMC (Kheradmand et al. 2024), by its public functions and its default rates: an image a
 step, L1 and SSIM, harmonics of degree 3, one Adam a kind of parameter (torch's, fused), exponential decay of the means' rate, regularised

@@ -6,8 +6,8 @@ A host synchronisation is a call of the CUDA runtime or driver in which the host
 cudaDeviceSynchronize, cudaEventSynchronize, cuCtxSynchronize and their like, and a plain cudaMemcpy. `tensor.item()` or
 `tensor.cpu()` is a cudaMemcpyAsync followed by cudaStreamSynchronize and so counts once.
 
-Work outside the renderer, which blends and differentiates what it has blended, is told twice: added up over its kernels, and as the time
-in which no kernel of the renderer runs beside it.
+Work outside the renderer (blending and its gradients) has two figures: the sum over its kernels, and the time
+in which no kernel of the renderer runs.
 """
 
 import json
@@ -39,7 +39,7 @@ def profiled(
     steps: int,
     cuda: bool,
 ) -> dict[str, Any]:  # see `figures`
-    """Runs the steps under torch.profiler, whose times are no result but whose counts are."""
+    """Runs the steps under torch.profiler: its times are no result, its counts are."""
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
     with profile(activities=activities, acc_events=True) as profiler:  # or torch 2.11 warns
         for _ in range(steps):

@@ -52,7 +52,7 @@ def _unsafe(
     name: str,
     args: tuple,
     out: Any,
-    kind: str,  # of the device whose work it is
+    kind: str,  # of the device that does the work
 ) -> str | None:
     """The reason that forbids an operation, in words."""
     if name in HOST_READS and any(_lies_on(value, kind) for value in args):
@@ -109,7 +109,7 @@ class CaptureSafety:
 
     def __init__(self) -> None:
         self._clean: set[Hashable] = set()  # kinds that can be recorded
-        self._doubted: set[Hashable] = set()  # of whose first something could not be
+        self._doubted: set[Hashable] = set()  # kinds with a first recording that failed in part
 
     def is_safe(self, kind: Hashable) -> bool:
         return kind in self._clean

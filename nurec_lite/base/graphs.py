@@ -78,7 +78,7 @@ class CapturedGraph(Generic[T]):
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Neither the garbage collector, which may give graphs back, nor ranges, whose events would become part of the recording."""
+    """Neither the garbage collector, which may give graphs back, nor ranges: their events would become part of the recording."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -54,7 +54,7 @@ def place_of(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def prints() -> bool:
-    """Whether this process prints: rank 0, and every process whose place is unclear, so that its error is seen."""
+    """Whether this process prints: rank 0, and every process without a clear place, so that its error is seen."""
     try:
         return place_of().first
     except ConfigError:

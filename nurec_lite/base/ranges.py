@@ -88,7 +88,7 @@ def span(
 
 
 def in_span(name: str, function: Callable[P, T]) -> Callable[P, T]:
-    """The function, each call of which is a range; the function itself while nothing is recorded."""
+    """Returns the function with each call as a range; the function itself while nothing is recorded."""
     if _recorder is None:
         return function
 

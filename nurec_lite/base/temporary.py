@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary files: their names say which process made them, so that only files whose maker is gone are ever removed.
+"""Temporary files: their names say which process made them, so that a file is only removed after its maker has ended.
 
 A name is .FILE.nurec_lite-HOST-BOOT-NAMESPACE-PROCESS-START-RANDOM.tmp. Processes differ by their number, the namespace of that
 number (two containers may both be process 1) and their start. The maker also holds a lock of the kernel on its file. Another container

@@ -79,7 +79,7 @@ class SideStream:
         self._stream = torch.cuda.Stream(device, priority=priority) if device.type == "cuda" else None
 
     def inside(self) -> AbstractContextManager[None]:
-        """A block whose work the thread queues on that stream."""
+        """A block: the thread queues its work on that stream."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     @property

@@ -106,7 +106,7 @@ def _sensor_frames(
 
 
 def _stride(frames: int) -> int:
-    """A power of two, so that the frames whose number it divides are among those of every part of the drive."""
+    """Returns a power of two: it divides the numbers of frames in every part of the drive."""
     stride = 1
     while frames > THOROUGH * stride:
         stride *= 2

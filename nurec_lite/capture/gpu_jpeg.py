@@ -2,7 +2,7 @@
 """JPEG files of a capture, decoded on the GPU by a library that is there: nvImageCodec, else torchvision, both by NVIDIA's nvJPEG.
 
 Only files that all decoders give alike up to rounding go there (`images.plain_jpeg`), and the work after decoding is done on the
-device. All others, those that the library gives back, and so all that are damaged, are decoded by the host, whose errors are the run's.
+device. All others, those that the library gives back, and so all that are damaged, are decoded by the host; its errors are the run's.
 """
 
 import io

@@ -14,5 +14,5 @@ class Measured:
     times: Tensor  # [n] seconds on the capture's clock, float64
     velocities: Tensor | None = None  # [n, 3] metres a second in the rig's own axes: forward, left, up
     rates: Tensor | None = None  # [n, 3] radians a second about the rig's own axes
-    attitudes: Tensor | None = None  # [n, 4] unit quaternions of the rig in a world whose z points up
+    attitudes: Tensor | None = None  # [n, 4] unit quaternions of the rig in a world with z up
     positions: Tensor | None = None  # [n, 3] metres in that world

@@ -66,7 +66,7 @@ def plausible(
     capture: Capture,
     source: str,  # file or folder, for messages
 ) -> Capture:
-    """The capture, whose sweeps are checked when they are loaded; CaptureError for the first jump or endless frame."""
+    """Returns the capture; its sweeps are checked when they are loaded. CaptureError for the first jump or endless frame."""
     for flaw in _flaws(capture):
         raise CaptureError(f"{source}: {flaw}; correct the poses or times, or leave the frame out by data.frames")
     checked = (

@@ -110,7 +110,7 @@ def nearest(
     frames: Sequence[AnyFrame],  # of one sensor, at least one
     time: float,  # seconds
 ) -> AnyFrame:
-    """The frame whose middle is nearest."""
+    """Returns the frame with the nearest middle."""
     return min(frames, key=lambda frame: abs(frame.time_mid - time))
 
 

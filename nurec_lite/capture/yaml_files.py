@@ -33,7 +33,7 @@ YamlLoader.add_implicit_resolver(  # YAML 1.1 takes 1e-3 for a text, since it ha
 class NamesLoader(YamlLoader):
     """Keeps texts of some keys as they are written, and refuses a key that stands twice in one mapping."""
 
-    names: ClassVar[tuple[str, ...]] = ()  # keys whose values are texts: 000 is no number
+    names: ClassVar[tuple[str, ...]] = ()  # keys with texts as values: 000 is no number
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()

@@ -26,9 +26,7 @@ from nurec_lite.splat.views import CameraView
 
 RAYS = 20_000  # of a sweep that look at measured points at most
 DISTANCES = (0, 1, 2, 3)  # metres to the side; 0 is the path itself
-CELLS = (
-    150  # across an image, in each of which a return hides what is farther: a cell is higher than two beams are apart
-)
+CELLS = 150  # cells across an image; in each a return hides what is farther: a cell is higher than two beams are apart
 _HIDES = (1.05, 0.5)  # factor and metres by which a return is farther than the nearest one of its cell, at most
 _ROUNDS = 4  # until rays meet their points at the time at which the lidar looks there
 _SEEN = 5  # returns within a box that can be seen, for the box to be counted
@@ -51,7 +49,7 @@ class Measured:
     """Returns of one sweep."""
 
     points: Tensor  # [n, 3] metres, world, float64
-    box: Tensor  # [n] row of the track in whose box a point lies; -1: in none
+    box: Tensor  # [n] row of the track with a point in its box; -1: none
 
     @staticmethod
     def of(capture: Capture, index: int, device: torch.device | str = "cpu") -> "Measured":
@@ -65,7 +63,7 @@ def boxes_of(
     points: Tensor,  # [n, 3] world
     tracks: Tracks,
     time: float,  # seconds
-) -> Tensor:  # [n] row of a track whose box, a little enlarged, holds the point; -1: none
+) -> Tensor:  # [n] row of a track with the point in its box, a little enlarged; -1: none
     row = torch.full((len(points),), -1, device=points.device)
     poses = _poses(tracks, time)
     for k in poses.valid[0].nonzero().flatten().tolist():

@@ -63,7 +63,7 @@ def measure_beside(
 
 
 def spread(indices: tuple[int, ...], most: int) -> list[int]:
-    """Some of them in an order of which every beginning spreads over all."""
+    """Returns some of them in such an order that every beginning spreads over all."""
     places = (int(len(indices) * ((0.5 + k * _GOLDEN) % 1)) for k in range(4 * most if indices else 0))
     return [indices[place] for place in dict.fromkeys(places)][:most]
 

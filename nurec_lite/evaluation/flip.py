@@ -28,7 +28,7 @@ _XYZ = (
     (1425312 / 73733382, 8788810 / 73733382, 70074185 / 73733382),
 )  # of linear sRGB
 _WHITE = (0.950428545, 1.0, 1.088900371)
-_LEAST = 1e-15  # of a difference of features, whose root is taken
+_LEAST = 1e-15  # least difference of features under the root
 
 
 def flip(
@@ -83,7 +83,7 @@ def _strength(
 
 @lru_cache(maxsize=8)
 def _feature_filters(kind: int, pixels_a_degree: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """A Gaussian, and its derivative whose positive weights sum to 1 and whose negative ones to -1."""
+    """A Gaussian, and its derivative; the positive weights of that sum to 1, the negative ones to -1."""
     sigma = 0.5 * _FEATURE_DEGREES * pixels_a_degree
     radius = math.ceil(3 * sigma)
     at = torch.arange(-radius, radius + 1, dtype=torch.float64)

@@ -67,7 +67,7 @@ class ImageMetrics:
         self,
         rendered: Tensor,  # [H, W, 3], exposure applied; clipped to 0..1
         target: Tensor,  # [H, W, 3] uint8 or 0 to 1
-        capture: Capture,  # whose tracks tell where actors are
+        capture: Capture,  # its tracks say where actors are
         frame: ImageFrame,  # by a camera of that size
     ) -> Tensor:  # [2] float64, on the render's device: mean squared error and SSIM of this image
         mask = capture.camera(frame.sensor).mask
@@ -143,7 +143,7 @@ def actor_crops(
 def _span(
     along: Tensor,  # [8] pixels along one axis
     size: int,
-) -> slice:  # of the pixels whose centres lie between the outermost; empty if stop <= start
+) -> slice:  # of the pixels with centres between the outermost; empty if stop <= start
     low, high = float(along.min()), float(along.max())
     return slice(math.ceil(max(low, 0) - 0.5), math.floor(min(high, size) - 0.5) + 1)
 

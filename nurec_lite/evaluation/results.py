@@ -59,7 +59,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("lidar_median_sq_m2", "Lidar error, median of squares", "m²", 4, "The same errors squared, as some papers state them"),
     ("lidar_opacity_half", "Rays that meet something", "", 3, "Share of returned rays with an opacity of 0.5 or more; 1 is best"),
     ("intensity_rmse", "Intensity error", "", 3, "Root mean square over the rays that returned, of values from 0 to 1"),
-    ("drop_accuracy", "Ray drop, accuracy", "", 3, "Share of all rays whose return was predicted correctly; 1 is best"),
+    ("drop_accuracy", "Ray drop, accuracy", "", 3, "Share of all rays with a correctly predicted return; 1 is best"),
     ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
     *_beside("lidar_beside_{}m", "Lidar error, {} m to the side", "m", "Median, towards measured points that are seen from there"),
     *_beside("boxes_beside_{}m", "Boxes found, {} m to the side", "", "Share of actors' boxes that hold the rendered depth; 1 is best"),

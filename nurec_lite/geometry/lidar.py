@@ -73,7 +73,7 @@ class Lidar:
 
 @dataclass(frozen=True)
 class Cells:
-    """A grid over the sphere: bands of elevation whose edges follow the beams, each cut into columns of azimuth.
+    """A grid over the sphere: bands of elevation with edges that follow the beams, each cut into columns of azimuth.
 
     About CELL_BEAMS x CELL_STEPS neighbouring rays of a full sweep lie in a cell. Rays of any pattern have a cell.
     """

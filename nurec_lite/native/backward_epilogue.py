@@ -161,7 +161,7 @@ def _activated(values: Values) -> BackwardScene:
 
 
 def _alias(values: Values) -> BackwardScene:
-    """Returns the same numbers as new tensors, whose gradients arrive here."""
+    """Returns the same numbers as new tensors; their gradients arrive here."""
     of_all = values.scales, values.opacities, values.lidar
     own = values.means.new_empty(0) if values.lidar_opacities is None else values.lidar_opacities
     scales, opacities, lidar, own = (t.view_as(t) for t in (*of_all, own))
@@ -228,7 +228,7 @@ def _move_back(
     ctx: Any,
     arrays: BackwardScene,
     tracks: Sequence[Tensor],
-    found: Sequence[Tensor],  # whose rows of what moves are filled in
+    found: Sequence[Tensor],  # rows of what moves are filled in
     d_moved: MovedGrads,
 ) -> tuple[Maybe, ...]:
     """Differentiates the interpolation of actors; returns the gradients of the tracks."""

@@ -34,7 +34,7 @@ SHARED = (
     "sh0",
     "sh_rest",
     "lidar",
-)  # by views whose Gaussians were collected in one call
+)  # by views of one collection of Gaussians
 MAX_BANDS = 1 << 12  # of all sweeps, as the operator takes it
 
 

@@ -184,7 +184,7 @@ class Unit:
     """A source that includes bindings: torch's headers take ten times as long to compile as a binding."""
 
     bindings: list[Path]
-    device: str  # CPU or CUDA: whose operators it registers
+    device: str  # CPU or CUDA: it registers the operators of this device
     cuda: bool  # with NUREC_CUDA, the part of a binding that calls CUDA drivers; else the part that calls those of the CPU
 
     def text(self, root: Path) -> str:

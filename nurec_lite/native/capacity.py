@@ -8,7 +8,7 @@ from collections import deque
 
 from nurec_lite.splat.views import CameraView, LidarView
 
-RECENT_LISTS = 256  # lists of a kind of views whose lengths are remembered
+RECENT_LISTS = 256  # remembered lengths of lists, for a kind of views
 SHRINK_FROM = 2  # a capacity is too large at this many times what is needed now
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
@@ -40,6 +40,6 @@ class CapacityTracker:
 
 
 def rounded_up(n: int) -> int:
-    """To a number of which only the first four binary digits are not 0; at most an eighth more."""
+    """Rounds up to a number with only four binary digits before zeros; at most an eighth more."""
     unit = 1 << max(0, n.bit_length() - _DIGITS)
     return -(-n // unit) * unit

@@ -56,7 +56,7 @@ class GradSlot:
 
 @dataclass(frozen=True)
 class DeferredGaussians(SplitGaussians):
-    """Gaussians of a view whose gradients are deferred."""
+    """Gaussians of a view with deferred gradients."""
 
     grad_slot: GradSlot = field(kw_only=True)
 
@@ -79,7 +79,7 @@ def has_unused_slot(gaussians: AnyGaussians) -> TypeGuard[DeferredGaussians]:
 
 
 def grad_slot_of(gaussians: SplitGaussians, view: CameraView | LidarView) -> Tensor:
-    """Returns the grad slot of the Gaussians, or one whose gradients are made for this view alone."""
+    """Returns the grad slot of the Gaussians, or one with gradients for this view alone."""
     if has_unused_slot(gaussians):
         return gaussians.grad_slot.claim()
     posed: AnyGaussians = gaussians

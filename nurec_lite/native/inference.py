@@ -195,7 +195,7 @@ def _known(view: AnyView) -> bool:
 
 
 def _one_by_one(stages: Any, scene: Scene, views: Sequence[AnyView]) -> list[Rendering]:
-    """Renders views of a camera whose lens the launch of many does not know, by the stages of one view."""
+    """Renders views by the stages of one view, for a lens that the launch of many does not know."""
     found = []
     for view in views:
         (gaussians,) = stages.render.gather(stages, scene, (view,)).gaussians

@@ -109,7 +109,7 @@ def places_for(
     view: AnyView,
     rays: int | None,  # of a sweep, not less than the view's
 ) -> AnyView:
-    """A view of the same sensor whose row, moment and rays lie in memory of their own."""
+    """Returns a view of the same sensor with row, moment and rays in memory of their own."""
     own: dict[str, Any] = {"row": torch.empty_like(packed_view(view)), "middle": torch.empty_like(view.moment())}
     if isinstance(view, LidarView):
         own |= {name: getattr(view, name).new_empty((rays, *getattr(view, name).shape[1:])) for name in _RAYS}

@@ -46,7 +46,7 @@ class DeferredShGrad:
     def __init__(self) -> None:
         self._harmonics: tuple[Tensor, Tensor] | None = None  # parameters of the step that is learning
         self._update: Update | None = None
-        self._uses = 0  # of the parameters, each of which leaves a gradient
+        self._uses = 0  # of the parameters; each leaves a gradient
         self._updated = False
         self._left: Rank1ShGrad | None = None
 

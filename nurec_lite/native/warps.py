@@ -22,7 +22,7 @@ from nurec_lite.splat.tiles import PairList, RayRows
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 WIDTH, HEIGHT = 8, 4  # pixels of an image's warp tile
-SIDE = 4  # warp tiles of an image's super-tile, whose lists are made together
+SIDE = 4  # warp tiles of an image's super-tile; their lists are made together
 RESIDENT_WARPS = 32  # of a multiprocessor
 SWEEP_SHARE = (
     3  # a segment of a sweep has so many times fewer entries: a warp takes two at once, and waits for the longer one
@@ -48,7 +48,7 @@ def list_warp_tiles(
         gaussian_args(projection.gaussians), packed_view(view), places(projection), projection.shapes,
         (seen.directions, seen.delays), made, grid, size, tight_lists, most,
     )  # fmt: skip
-    shared = None if wants_pose_grad(view) else seen  # whose gradients these rays have not
+    shared = None if wants_pose_grad(view) else seen  # these rays have no gradients of it
     is_camera = isinstance(view, CameraView)
     rays_of_lists = made.rays.view(-1, WARP if is_camera else WARP // LISTS)
     read = None if is_camera or not tight_lists else RayRows(projection.shapes, projection.gaussians.lidar)

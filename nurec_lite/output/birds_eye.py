@@ -33,7 +33,7 @@ class Above:
     measured: Tensor  # [m, 3] metres, world
     T_world_rig: Tensor  # [4, 4] of the rendered moment
     tracks: Tracks  # with poses of the rendered moment
-    hidden: frozenset[int]  # numbers of tracks whose actors are not there
+    hidden: frozenset[int]  # numbers of tracks of absent actors
     time: float  # seconds
 
 

@@ -51,7 +51,7 @@ def _defaults(kind: str) -> Config:
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and what is no dictionary; without options, whose parameters are free."""
+    """Dotted keys and what is no dictionary; without options, because their parameters are free."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):

@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-NUMBERS = 12  # of a cell: the rows of a 3x4 matrix less the identity, whose last column is added
+NUMBERS = 12  # of a cell: the rows of a 3x4 matrix less the identity; its last column is added
 _LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (Rec. ITU-R BT.601)
 
 
 def sliced(
     grid: Tensor,  # [12, Z, Y, X] corner cells lie on corner pixels, the first and last layer at luminance 0 and 1
-    image: Tensor,  # [H, W, 3] colours, whose luminance looks up the layer
+    image: Tensor,  # [H, W, 3] colours; their luminance chooses the layer
 ) -> Tensor:  # [H, W, 3] transformed, each by what lies around it, trilinearly
     """Gradients reach the grid and the image, through its luminance as well; what is brighter than 1 or darker than 0 has the end's."""
     luminance = sum(weight * image[..., c] for c, weight in enumerate(_LUMINANCE))
@@ -67,7 +67,7 @@ class _Variation(torch.autograd.Function):
 
 @lru_cache(maxsize=16)
 def _curvatures(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Second differences over time [K, K], luminance [Z, Z] and place [Y X, Y X], whose products with the cells are gradients of the mean
+    """Second differences over time [K, K], luminance [Z, Z] and place [Y X, Y X]; their products with the cells are gradients of the mean
     squares of first ones. Nothing may be written into them."""
 
     def along(axis: int) -> Tensor:

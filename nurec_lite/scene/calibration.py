@@ -6,7 +6,7 @@ Corrections are linear in time between knots, so that a moment that nothing was 
 of a pose is a rotation vector and a translation, in radians and metres, applied on the sensor's side: T' = T exp(correction). The lidar's
 place on the rig stays, which leaves no freedom to what rig and cameras mean.
 
-A camera whose clock is `offset` seconds behind saw at t + offset what it says it saw at t. To first order the rig's velocity moves it
+A camera with a clock that is `offset` seconds late saw at t + offset what it says it saw at t. To first order the rig's velocity moves it
 by exp(offset velocity), at the start of an exposure as at its end, and all that depends on time is looked up at t + offset: corrections
 of the rig, exposures, and where actors were, though from these an offset learns nothing. The lidar's clock is the rig's; without a
 lidar the first camera's is (nurec_lite/splat/views.py), and a rig that stands tells of no offset. Letters: K knots, C cameras.
@@ -111,13 +111,13 @@ class Calibration:
         self,
         camera: int,  # its row
     ) -> list[int]:
-        """Rows of the cameras by which to show what that one sees: its own, or, if nothing was learned of how it sees, as of a camera that
-        no training image is from, all of which something was. Waits for the device."""
+        """Rows of the cameras that correct the images of this one: its own; for a camera without training images, all learned ones. Waits
+        for the device."""
         learned = self._learned()
         return [camera] if learned[camera] or not any(learned) else [c for c, own in enumerate(learned) if own]
 
     def _learned(self) -> list[bool]:  # [C]
-        """Whether anything was, of how that camera sees."""
+        """Whether any correction of the camera's images was learned."""
         known = [self.exposure_drift, self.vignetting, *(() if self.bilateral is None else (self.bilateral,))]
         learned: list[bool] = torch.stack([part.detach().flatten(1).any(1) for part in known]).any(0).tolist()
         return learned
@@ -126,7 +126,7 @@ class Calibration:
         self,
         cameras: Sequence[Camera],  # of the capture
     ) -> "Calibration":
-        """Cameras of which nothing was learned moved with the rig and late by as much as the others are in the mean: the cameras of a rig
+        """Cameras without training images moved with the rig and late by as much as the others are in the mean: the cameras of a rig
         are measured against each other better than against its lidar, and one pulse triggers them all. Waits for the device."""
         learned = dict(zip(self.cameras, self._learned(), strict=True))
         known = [camera for camera in cameras if learned.get(camera.name)]

@@ -17,7 +17,7 @@ from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 
 NEIGHBOURS = 8
-CHUNK = 1 << 17  # points whose axes one thread finds at a time
+CHUNK = 1 << 17  # points at a time: one thread finds their axes
 ROTATIONS = 5  # of each pair of axes; after four, what is left is below rounding
 _PAIRS = ((0, 1), (0, 2), (1, 2))
 

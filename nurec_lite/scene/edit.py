@@ -78,7 +78,7 @@ def edited(scene: Scene, edits: Edits) -> Scene:
 def parse_move(
     text: str,  # ID:FORWARD:LEFT:UP:TURN
 ) -> tuple[str, Move]:  # id of the track
-    """Fields stand behind the last four colons, so that an id may hold colons itself."""
+    """Fields stand after the last four colons, so that an id may hold colons itself."""
     name, *fields = text.rsplit(":", 4)
     try:
         forward, left, up, degrees = (float(field) for field in fields)

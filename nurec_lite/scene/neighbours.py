@@ -11,7 +11,7 @@ from nurec_lite.scene.voxels import Voxels
 
 IN_A_CELL = 4  # points, where the search begins: on a surface nine of 27 cells hold some
 SEVERAL, ALL_PAIRS = 512, 1 << 26  # up to so many points, or pairs, everything is compared with everything
-AT_ONCE = 1 << 23  # pairs whose distances are there at a time, 64 MB
+AT_ONCE = 1 << 23  # pairs with distances in memory at a time, 64 MB
 THINNED_FROM = 3  # doublings; from then on one point stands for those of a quarter of a cell
 FINEST = 1 << 20  # cells along an axis at most: their numbers fit into 63 bits
 
@@ -41,7 +41,7 @@ def nearest_by_tree(queries: Tensor, points: Tensor, k: int) -> Found:
 
 def nearest_by_cells(queries: Tensor, points: Tensor, k: int, exact: bool = False) -> Found:
     """Returns exact neighbours within four cells of the first size, and for the last few queries. Without `exact`, other queries, far
-    from any crowd, get points of which each stands for those of a cube as wide as a quarter of the distance."""
+    from any crowd, get points that each stand for those of a cube as wide as a quarter of the distance."""
     distances = points.new_full((len(queries), k), torch.inf)
     numbers = torch.zeros(len(queries), k, dtype=torch.int64, device=points.device)
     left, few = torch.arange(len(queries), device=points.device), torch.arange(len(points), device=points.device)

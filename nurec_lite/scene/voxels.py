@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points by cubes of space: which of them share one, of which size cubes are as many as wanted, and what is in each on average."""
+"""Points by cubes of space: groups of points, the size of cubes for a wanted number, and the mean of each cube."""
 
 import math
 

@@ -28,7 +28,7 @@ ENUMS = {
     "WindshieldPolynomial": ("FORWARD", "BACKWARD"),
     "ServingStatus": ("HEALTH_UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"),
 }  # fmt: skip
-# Fields as "type name number": `*` repeats one, `?` makes it one of the fields of which a message holds one at most.
+# Fields as "type name number": `*` repeats one, a message holds at most one of the fields marked `?`.
 MESSAGES = {
     "Empty": "",
     "Vec3": "float x 1, float y 2, float z 3",

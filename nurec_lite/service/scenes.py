@@ -34,7 +34,7 @@ from nurec_lite.service.lidars import lidar_of, patterns
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT
 
-MOST_CAMERAS = 24  # of requests, whose pixels' directions are kept
+MOST_CAMERAS = 24  # of requests: the directions of their pixels are kept
 MOST_PIXELS = 64_000_000  # of these cameras together
 log = logging.getLogger("nurec_lite")
 

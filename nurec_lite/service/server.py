@@ -52,7 +52,7 @@ class Handlers(grpc.GenericRpcHandler):
 
     def __init__(self, calls: Calls, figures: Figures, health: Health, most: int) -> None:
         self._figures, self._health = figures, health
-        self._most, self._places = most, threading.BoundedSemaphore(most)  # of requests; health has room beside them
+        self._most, self._places = most, threading.BoundedSemaphore(most)  # of requests; health checks come on top
         own = {f"/{service}/{name}": (name, getattr(calls, name)) for service in SERVICES for name in METHODS}
         self._functions = own | {f"/{HEALTH}/Check": (HEALTH, health.check)}
 

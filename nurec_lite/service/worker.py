@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread that renders, and the queue before it. What waits is grouped: shots of one scene whose actors stand alike go together, and
+"""One thread that renders, and the queue before it. Shots of one scene with actors in the same places go together, and
 those of one camera share a launch."""
 
 import logging

@@ -33,7 +33,7 @@ class Projection:
     high: Tensor  # [V, 2] azimuths are not wrapped: low >= -2 pi, high <= 2 pi
     gaussians: AnyGaussians | None = None  # the projected Gaussians, for lists that test more than bounds
     seen: Tensor | None = None  # [N] uint8, not 0 for the V, where that is known
-    # tests of exact lists of warp tiles: [N, 8] of a camera; [N, 16] of a lidar, whose rays read them, too
+    # tests of exact lists of warp tiles: [N, 8] of a camera; [N, 16] of a lidar; its rays read them, too
     shapes: Tensor | None = None
     # for warp tiles, which read the values of all N in place, row index[k] for the k-th: low and high, or the part of a lidar's grid
     count: Tensor | None = None  # [1] int64, how many k
@@ -85,7 +85,7 @@ def _depth(means: Tensor, view: CameraView | LidarView) -> Tensor:
 
 
 def _in_front(means: Tensor, radii: Tensor, motion: Tensor, view: CameraView | LidarView) -> Tensor:
-    """Indices of the Gaussians whose bounding sphere may reach a ray: a cheap test that spares most of them the transform."""
+    """Indices of the Gaussians with a bounding sphere that may reach a ray: a cheap test that spares most of them the transform."""
     local = view.to_sensor(means, means.new_full(means.shape[:-1], 0.5))
     radii = radii + 0.5 * (view.time_end - view.time_start) * motion.norm(dim=-1)
     radii = radii + 0.5 * (view.travel() + view.turning() * local.norm(dim=-1))

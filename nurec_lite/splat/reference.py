@@ -12,7 +12,7 @@ cof(M) are both taken times the smallest scale, which cancels in D2 and in t.
 
 Where rays have targets, what adds up along them is not t but by how much it misses the target, min(|t - target|, most).
 
-Blending goes front to back in slabs of 32 Gaussians for all tiles of a chunk at once; tiles whose rays have all ended are dropped.
+Blending goes front to back in slabs of 32 Gaussians for all tiles of a chunk at once; tiles without open rays are dropped.
 Transmittances inside a slab are exp(L log(1 - alpha)) with L strictly lower triangular, one matrix product.
 Letters: A tiles, K = 32 Gaussians of a slab, P rays of a tile, C features.
 """

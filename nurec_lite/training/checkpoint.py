@@ -134,7 +134,7 @@ def scene_from_dict(content: dict[str, Any]) -> Scene:
 
 
 def with_lidar_opacity(content: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint whose lidar has an opacity of its own: where it has none, one that starts as the camera's. Adam's moments of it are the
+    """Returns a checkpoint with an opacity of the lidar: if it has none, one that starts as the camera's. Adam's moments of it are the
     camera's, too: they tell how large its gradients are, while zeros would let the first updates be three times as long as any."""
     parameters, state = content["scene"]["parameters"], content["optimizer"]["state"]
     if parameters["lidar_logits"].shape[1] > LIDAR_VALUES:

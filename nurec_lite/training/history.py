@@ -72,7 +72,7 @@ class History:
     _read_at: float = -math.inf  # seconds
     _first: float = 0.0  # metres: largest range error of the first steps
     _trouble: tuple[int, str] | None = None
-    _forgiven: int = 0  # last step whose non-finite figures come from Gaussians that are dead now
+    _forgiven: int = 0  # last step with non-finite figures from Gaussians that are dead now
     worse: bool = False  # range errors are far beyond those of the first steps
 
     def trouble(self) -> tuple[int, str] | None:

@@ -29,7 +29,7 @@ _ALIKE = (
     0.01  # opacities that differ by less are tied by the square: rounding must not choose the sign of a whole slope
 )
 
-SOMETIMES = {  # fields of LossWeights whose term is not there in every step, and those that are parts of a term
+SOMETIMES = {  # fields of LossWeights with a term that not every step has, and those that are parts of a term
     "image", "range", "intensity", "drop", "tie", "calibration", "drift", "bilateral", "ssim", "reach",
 }  # fmt: skip
 

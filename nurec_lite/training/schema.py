@@ -40,7 +40,7 @@ _LARGEST = {
     "means": FARTHEST,
     "track_translations": FARTHEST,
     "log_scales": 40.0,
-}  # whose exponential has a square in float32
+}  # so that the square of the exponential is a float32
 
 
 def largest_value(

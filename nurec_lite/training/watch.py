@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks whether parameters and Adam's moments are still numbers, and Gaussians still where the capture is, without a wait for the GPU.
 
-A Gaussian whose mean is not finite meets no ray, so that no loss shows it. The largest magnitudes show it: NaN and infinity are larger
+A Gaussian with a mean that is not finite meets no ray, so no loss shows it. The largest magnitudes show it: NaN and infinity are larger
 than anything.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from nurec_lite.base.transfer import HostFuture
 from nurec_lite.training.schema import FINITE, largest_value
 
-EVERY = 16  # steps between two looks: one reads every parameter once, 1 ms of a CPU for 34 000 Gaussians whose step takes 99 ms
+EVERY = 16  # steps between two looks: one reads every parameter once, 1 ms of a CPU for 34 000 Gaussians, with steps of 99 ms
 MOMENT = " (Adam)"  # after the name of a parameter: its second moment
 
 

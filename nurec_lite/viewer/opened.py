@@ -35,7 +35,7 @@ log = logging.getLogger("nurec_lite")
 
 
 def with_run(arguments: Sequence[str]) -> list[str]:  # KEY=VALUE each
-    """The arguments, of which one may be the run's folder or a checkpoint without a key. ConfigError if there are several."""
+    """Returns the arguments; one may be the run's folder or a checkpoint without a key. ConfigError if there are several."""
     keys = {key.split(".")[0] for key, _ in leaves(ViewConfig)} | {"opt"}
     given = [a if "=" in a and _is_key(key_of(a).split(".")[0], keys) else f"checkpoint={quoted(a)}" for a in arguments]
     runs = [plain(value_of(a)) for a in given if key_of(a) == "checkpoint"]

@@ -265,7 +265,7 @@ def test_own_sensors_beside_those_of_the_capture_and_twice(tmp_path: Path) -> No
     keys: dict[str, Any] = {"sensors": ["camera_0"], "times": [0.4]}
     _, out = render(reconstruction(tmp_path / "out", sensor=[str(tmp_path / "own.yaml")], **keys))
     assert names(out) == ["camera_0_t0000.400.png", "own_t0000.400.png"]
-    with pytest.raises(ConfigError, match="two files whose name is 'own'"):
+    with pytest.raises(ConfigError, match="two sensors 'own'"):
         render(reconstruction(tmp_path / "twice", sensor=[str(tmp_path / "own.yaml")] * 2, **keys))
     with pytest.raises(ConfigError, match="'own' is a camera, but formats asks for points of lidars alone"):
         render(

@@ -92,7 +92,7 @@ CONVENTIONS: dict[str, tuple[Change, str]] = {  # how they are made, and how the
     "degrees": (in_degrees, "if their rotations are in degrees"),
     "positions": (
         lambda T: with_position(T, T[[1, 0, 2], 3]),
-        "if their positions, unlike their rotations, are in axes of which (y, x, z) are right",
+        "if their positions, unlike their rotations, are in other axes: (y, x, z) are right",
     ),
 }
 

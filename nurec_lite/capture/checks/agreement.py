@@ -64,7 +64,7 @@ def _about(camera: Camera, seen: list[tuple[View, Tensor]]) -> float:
 
 def _scores(
     capture: Capture, camera: Camera, view: View, points: Tensor, degrees: Tensor
-) -> Tensor:  # [T, K], or [T, 1] of an image whose vehicle stands
+) -> Tensor:  # [T, K], or [T, 1] if the vehicle stands
     """Mean strengths of the image's edges where those of the sweeps fall, zero outside of the image."""
     turn, way = velocities(capture, camera.name).at(view.frame.time_mid).split(3)
     seconds = SECONDS if way.norm() > FASTEST else torch.zeros(1)

@@ -22,7 +22,7 @@ from nurec_lite.geometry.tracks import Tracks, poses_of, spans
 FARTHEST = 40.0  # metres: farther boxes get few rays
 FOOT, BAND = 0.3, 0.55  # metres above the bottom, and part of the height, between which rays are counted
 MARGIN = 0.15  # metres by which labels may be off
-NEAR = 0.6  # metres around a box whose returns belong inside
+NEAR = 0.6  # metres around a box: returns there belong inside
 FEWEST = 15  # rays that tell of a box
 MOST = 500  # rays of a box that are looked at
 BOXES = 24  # of a sweep that are looked at

@@ -75,7 +75,7 @@ def fitting(
     motions: Motions,  # known ones
     poses: Poses,
     blamed: Blamed,
-    mirrored: Collection[str],  # lidars whose rays turn the other way than they say
+    mirrored: Collection[str],  # lidars with rays that turn the other way than they say
 ) -> Convention | None:
     """The convention under which the motions are those that the sweeps show; None: no known one."""
     given = motions.excess(motions.posed)
@@ -211,7 +211,7 @@ def _of_positions(poses: Poses, motions: Motions) -> Iterator[Convention]:
     """Positions in a world with other axes than that of the rotations."""
     for B in signed_permutations():
         changed = {name: _with_positions(T, T[:, :3, 3] @ B.T) for name, T in poses.items()}
-        meaning = f"their positions, unlike their rotations, are in axes of which {_rows(B)} are right"
+        meaning = f"their positions, unlike their rotations, are in other axes: {_rows(B)} are right"
         yield _of_poses(meaning, f"give positions as {_rows(B)} {MADE}", changed, motions, 3 * PENALTY + _changes(B))
 
 
@@ -250,7 +250,7 @@ def _rows(B: Tensor) -> str:
 
 
 def _of_lidar(motions: Motions) -> Iterator[Convention]:
-    """Conventions of one lidar, whose motions these are."""
+    """Returns the conventions that fit the motions of one lidar."""
     lidar, rig = motions.lidar, motions.of_rig(motions.posed)
     X = lidar.T_rig_lidar.double()
     yield Convention(

@@ -87,7 +87,7 @@ def _driven(sample: Sample, path: Path) -> Verdict:
 
 
 def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
-    """Jumps of the first sensor whose poses jump: all have the poses of one rig."""
+    """Returns the jumps of the first sensor with any: all have the poses of one rig."""
     for path in paths:
         named = sample.jumps()  # by the positions that poses come from
         known = [(i, m) for i, m in jumps(path) if not any(_in_step(path, i, *span) for span in named)]

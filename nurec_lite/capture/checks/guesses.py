@@ -32,7 +32,7 @@ class Guess:
     remedy: str = ""
     seconds: float = 0.0  # by which images are taken later than they say
     mirrored: bool = False  # images are, left to right
-    place: str | None = None  # name of the camera whose place it has
+    place: str | None = None  # name of the camera that has this place
     turned: float = 0.0  # degrees by which it looks farther left
 
 

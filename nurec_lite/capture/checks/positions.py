@@ -131,6 +131,6 @@ def _followed(track: Track, path: Trajectory, i: int, j: int) -> bool:
 
 
 def _frame(capture: Capture, time: float) -> int:
-    """Number of the frame whose middle is nearest."""
+    """Number of the frame with the nearest middle."""
     frames: Sequence[SweepFrame] = capture.sweeps or capture.images  # type: ignore[assignment]
     return min(frames, key=lambda frame: abs(frame.time_mid - time)).index

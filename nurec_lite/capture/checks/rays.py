@@ -17,7 +17,7 @@ from nurec_lite.geometry.lidar import Lidar
 
 NAME = "rays and beams"
 SWEEPS = 3  # of a lidar
-MOST = 30_000  # rays of a sweep whose elevations are looked at, about
+MOST = 30_000  # rays of a sweep, about: their elevations are checked
 FEWEST = 200  # rays of a sweep, and
 BEAMS = 4  # beams with rays, that tell anything
 CLOSE, OF_A_BEAM = (

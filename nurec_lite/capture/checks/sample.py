@@ -60,7 +60,7 @@ class Sample:
         return [(figures[JUMP_AT], figures.get(JUMP_END, figures[JUMP_AT])) for figures in known]
 
     def images_of(self, camera: str) -> list[ImageFrame]:
-        """Frames of a camera, spread evenly over the drive; those of the moments whose sweeps are decoded anyway, if there are sweeps."""
+        """Frames of a camera, spread evenly over the drive; with sweeps, those of the decoded moments."""
         frames = [frame for frame in self.capture.images if frame.sensor == camera]
         if self.images is None or len(frames) <= self.images:
             return frames

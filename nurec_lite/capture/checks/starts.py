@@ -22,7 +22,7 @@ class Start:
 
 
 def starts_of(
-    sample: Sample,  # whose cameras were checked
+    sample: Sample,  # of the checked cameras
 ) -> dict[str, Start]:
     """Starts by the names of the cameras that have something to correct."""
     found = {name: _start(agreement) for name, agreement in sample.agreements.items()}

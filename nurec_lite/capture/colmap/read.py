@@ -36,7 +36,7 @@ class Model:
     images: Path  # folder
     lenses: dict[int, Lens]
     shots: list[Shot]
-    absent: int  # images whose files are not there
+    absent: int  # images without a file
     poses: Tensor  # [n, 4, 4] T_world_cam
     cameras: dict[str, list[int]]  # places of the images of each
     stamps: Stamped

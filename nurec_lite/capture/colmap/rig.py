@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rig for cameras that a reconstruction poses one image at a time, in a world whose z points up."""
+"""One rig for cameras that a reconstruction poses one image at a time, in a world with z up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Posed:
     T_world_cam: Tensor  # [n, 4, 4]
 
 
-def upright(cameras: Mapping[str, Posed]) -> Tensor:  # [4, 4] from the reconstruction's world to one whose z points up
+def upright(cameras: Mapping[str, Posed]) -> Tensor:  # [4, 4] from the reconstruction's world to one with z up
     """Images stand upright on the whole; x looks ahead from the leading camera's first place, which is the origin."""
     first = cameras[leading(cameras)].T_world_cam[0]
     up = -torch.cat([posed.T_world_cam[:, :3, 1] for posed in cameras.values()]).mean(dim=0)
@@ -56,7 +56,7 @@ def _ahead(posed: Posed) -> float:
 def mountings(cameras: Mapping[str, Posed]) -> dict[str, Tensor]:  # T_rig_cam [4, 4] of each camera
     """The rig is that of the leading camera; the others sit where they are on average when it passes.
 
-    A camera whose images are all at other times is taken to look as the leading one does."""
+    A camera with all images at other times is taken to look as the leading one does."""
     lead = leading(cameras)
     posed = cameras[lead]
     new = torch.cat([torch.ones(1, dtype=torch.bool), posed.times.diff() > MERGED_SECONDS])

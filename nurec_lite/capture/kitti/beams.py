@@ -56,7 +56,7 @@ def align(
     rings: Tensor,  # [n] elevations of a sweep, from the top
     beams: Tensor,  # [B] elevations of the drive, from the top
 ) -> Tensor:  # [n] int64: the beam of each ring
-    """Rings keep their order; a ring without a beam of its own has the beam of the ring whose elevation is nearest."""
+    """Rings keep their order; a ring without a beam of its own has the beam of the ring with the nearest elevation."""
     if len(rings) == len(beams):
         return torch.arange(len(beams))
     match = _matches(rings, beams)

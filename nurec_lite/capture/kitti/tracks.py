@@ -24,7 +24,7 @@ from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, quat_normalize,
 from nurec_lite.geometry.tracks import Tracks, joined, single_track
 
 MARGIN = 0.06  # seconds, a little more than half a turn: until the first and from the last turn's edge
-PARKED_M = 0.75  # an object whose keyframes lie closer together stands still: labels scatter by up to 0.4 m
+PARKED_M = 0.75  # an object with keyframes closer together stands still: labels scatter by up to 0.4 m
 TURN = 2 * math.pi
 LARGEST = 100.0  # metres, a train
 FARTHEST = 1000.0  # metres from the sensor

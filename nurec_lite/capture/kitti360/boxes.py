@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boxes of KITTI-360 that move: an XML file whose objects have a frame each, in the world of the poses.
+"""Boxes of KITTI-360 that move: an XML file of objects with a frame each, in the world of the poses.
 
-A box is a transform of a unit cube, whose columns hold its size, too. Objects that stand still have no frame, and are left out.
+A box is a transform of a unit cube; its columns hold the size, too. Objects that stand still have no frame, and are left out.
 """
 
 import io

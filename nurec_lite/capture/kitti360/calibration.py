@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibration of KITTI-360. The rig is the Velodyne: x forward, y left, z up.
 
-Frames of the files: cam k as it was before rectification; pose, the inertial unit, whose z points down; velo.
+Frames of the files: cam k as it was before rectification; pose, the inertial unit, with z down; velo.
 """
 
 from dataclasses import dataclass

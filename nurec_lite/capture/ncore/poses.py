@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poses of NCore: a graph of named frames whose edges are fixed or change with time. The rig's path and the mountings of sensors follow
+"""Poses of NCore: a graph of named frames with edges that are fixed or change with time. The rig's path and the mountings of sensors follow
 from it."""
 
 import re

@@ -64,7 +64,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Array:
-    """An array whose chunks lie in files."""
+    """An array with chunks in files."""
 
     name: str  # for messages
     dtype: str

@@ -27,7 +27,7 @@ _ENDS = 64  # bytes at either end of a table, which is one list
 def rows(
     folder: Path,
     name: str,  # of the table
-    key: str | None = None,  # a field whose value decides
+    key: str | None = None,  # a field: its value decides
     values: Container[str] = (),  # those that are kept; with key=None all rows are
 ) -> Iterator[Row]:
     path, kept = folder / f"{name}.json", 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import small_gicp
 
 CELL = 0.6  # metres: one point of a sweep is compared in each cube of this size
-VOXEL = 1.0  # metres of a cell of the map, whose points make one surface
+VOXEL = 1.0  # metres of a cell of the map; its points make one surface
 NEIGHBOURS = 10  # points that make a surface
 REACH = 2.0  # metres to the surface that a point may lie on
 SPEEDS = (0.0, 10.0, 20.0, 30.0, 40.0, -10.0)  # metres a second of the rig at first, where nothing says how fast it was

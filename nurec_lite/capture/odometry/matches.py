@@ -30,7 +30,7 @@ class Equations:
     """Equations of one sweep's matches in small motions (turn, shift) of the rig in its own axes, at that sweep and at others."""
 
     sweep: int
-    others: Tensor  # [k] the sweeps whose points it was laid onto
+    others: Tensor  # [k] the sweeps that it was registered to
     own: Tensor  # [6, 6]
     cross: Tensor  # [k, 6, 6] between the sweep and each of the others
     theirs: Tensor  # [k, 6, 6]
@@ -76,7 +76,7 @@ def equations(
 def tasks(
     places: Tensor,  # [K, 3] metres, of the sweeps
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Sweeps, and the sweeps whose map they are laid onto: neighbours in time, and the first ones from which the rig saw this
+    """Sweeps, and the sweeps of the map that they are registered to: neighbours in time, and the first ones from which the rig saw this
     place. Had each visit links to all others, a vehicle that waits would make all unknowns depend on each other."""
     count = len(places)
     for start in range(0, count, BLOCK):
@@ -91,7 +91,9 @@ def tasks(
                 yield own, others
 
 
-def _map_points(points: list[Tensor], sweeps: list[int]) -> tuple[Tensor, Tensor]:  # [m, 3], [m] whose they are
+def _map_points(
+    points: list[Tensor], sweeps: list[int]
+) -> tuple[Tensor, Tensor]:  # [m, 3], [m] numbers of their sweeps
     every = torch.cat(points)
     of = torch.cat([torch.full((len(p),), k) for p, k in zip(points, sweeps, strict=True)])
     order = shuffled(len(every))  # so that any of the points in a cell stays

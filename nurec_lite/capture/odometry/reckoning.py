@@ -89,7 +89,7 @@ def exp(x: Tensor) -> Tensor:  # [..., 6] -> [..., 4, 4]
 
 
 def log(T: Tensor) -> Tensor:  # [..., 4, 4] -> [..., 6]
-    """The twist whose motion over one second this is."""
+    """Returns the twist of this motion over one second."""
     turn = quat_to_rotvec(matrix_to_quat(T[..., :3, :3]))
     way, a2 = T[..., :3, 3], turn.square().sum(-1, keepdim=True)
     small = a2 < 1e-6

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A capture in one file, for carrying it to another machine.
 
-A pack is a zip whose members are stored, each compressed in its own way, so that a loader reads one with a seek:
+A pack is a zip with stored members, each compressed in its own way, so that a loader reads one with a seek:
 `capture.json` (sensors, frames, poses, tracks), `images/CAMERA/NNNNNN.jpg` or `.png`, `sweeps/LIDAR/NNNNNN.sweep`.
 """
 

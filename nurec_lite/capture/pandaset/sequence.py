@@ -25,7 +25,7 @@ FRONT, GT = "front_camera", "front_gt"  # the latter is the PandarGT
 TURN = 0.1  # seconds of a revolution
 FARTHEST_STAMP = 3600.0  # seconds between the first and the last stamp of a sequence; PandaSet's last 8
 RESTORE = "restore the file"
-# the rig looks along -y of the Pandar64, whose x points left
+# the rig looks along -y of the Pandar64; its x points left
 T_PANDAR_RIG = torch.tensor([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.float64)
 
 
@@ -80,7 +80,7 @@ def cameras_of(folder: Path) -> list[str]:
 
 def open_sequence(
     folder: Path,
-    sensors: tuple[str, ...],  # whose mountings are needed, besides the front camera's
+    sensors: tuple[str, ...],  # their mountings are needed, besides the front camera's
 ) -> Sequence:
     known = _calibration(folder)
     mountings = {name: _mounting(known, name) for name in {FRONT, *sensors}}

@@ -72,7 +72,7 @@ class CompressedLoad:
 
 @dataclass(frozen=True)
 class RawLoad:
-    """Loads an image whose pixels lie in the recording."""
+    """Loads an image from its pixels in the recording."""
 
     stored: Stored
     size: tuple[int, int]

@@ -78,7 +78,7 @@ def other_definition(
 
 
 def decode(data: bytes, kind: str, ros1: bool) -> Any:
-    """A message, whose fields are those that ROS names."""
+    """A message with the fields that ROS names."""
     if kind in LIVOX:
         return decode_livox(data, ros1)
     store = typestore(ros1)

@@ -181,7 +181,7 @@ def _headings(times: Tensor, places: Tensor) -> Tensor:  # [n, 3, 3]
 
 
 def _upright(index: Index, poses: Tensor) -> Tensor:  # [n, 4, 4]
-    """Poses in a world whose z is the vehicle's up: visual odometry often has the axes of a camera."""
+    """Poses in a world with z along the vehicle's up: visual odometry often has the axes of a camera."""
     if float(poses[0, 2, 2]) > _TILTED:
         return poses
     tilt = math.degrees(math.acos(max(-1.0, min(1.0, float(poses[0, 2, 2])))))

@@ -22,7 +22,7 @@ _POINT, _TIME = 3, 4  # columns of the intensity and of the time
 
 @dataclass(frozen=True)
 class Motion:
-    """Motion of the rig during a sweep whose points were already moved to one moment."""
+    """Motion of the rig during a sweep with points that were already moved to one moment."""
 
     T_world_rig_start: Tensor  # [4, 4]
     T_world_rig_end: Tensor  # [4, 4]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated drive: `simulate(SimulationConfig(), "cpu")` is a `Capture` whose frames are cast when they are loaded.
+"""A simulated drive: `simulate(SimulationConfig(), "cpu")` is a `Capture`; its frames are cast when they are loaded.
 
     python -m nurec_lite.capture.simulate --out street.pack --frames 50
 

@@ -46,7 +46,7 @@ class Cone:
 
 @dataclass(frozen=True)
 class Beam:
-    """The beams of S bundles whose rays are (nearly) parallel but may start far apart: boxes along their axes, open at the far end."""
+    """The beams of S bundles of (nearly) parallel rays that may start far apart: boxes along their axes, open at the far end."""
 
     basis: Tensor  # [S, 3, 3] columns: two sides and the axis
     low: Tensor  # [S, 3] metres along them

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rays of the simulator meet its solids, in the precision of the world: float32 for images, float64 for ranges.
 
-Rays come in bundles of neighbours; a bundle looks only at the solids whose bounding spheres its cone meets.
+Rays come in bundles of neighbours; a bundle looks only at the solids with bounding spheres in its cone.
 Letters: P solids (row 0 is the ground), K owners (moving cars, and last the world itself), T times,
 S bundles of r rays, n of whatever is selected.
 """

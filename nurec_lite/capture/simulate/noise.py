@@ -51,7 +51,7 @@ def value_noise(
     weight = (blend * blend * (3 - 2 * blend)).unbind(1)
     cell = floor.to(torch.int64).unbind(1)
 
-    def average(h: Any, axis: int) -> Tensor:  # over the corners of the cell whose coordinates before this axis gave h
+    def average(h: Any, axis: int) -> Tensor:  # over the corners of the cell; its coordinates before this axis gave h
         if axis == len(cell):
             return h.to(points.dtype) / 2**32
         low, high = average(_absorb(h, cell[axis]), axis + 1), average(_absorb(h, cell[axis] + 1), axis + 1)

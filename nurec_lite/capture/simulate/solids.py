@@ -51,7 +51,7 @@ def box(size: Triple) -> tuple[Plane, ...]:
 
 
 def tapered(size: Triple, front: float, rear: float, side: float) -> tuple[Plane, ...]:
-    """A box whose top is drawn in by so many metres at the front (+x), at the rear and at either side."""
+    """A box with a top drawn in by so many metres at the front (+x), at the rear and at either side."""
     a, b, c = (0.5 * s for s in size)
 
     def slope(inset: float, reach: float) -> tuple[float, float, float]:  # normal (out, up) and offset

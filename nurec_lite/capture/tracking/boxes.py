@@ -156,7 +156,7 @@ def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: 
 
 
 def _whole_length(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles) -> float | None:  # metres
-    """Length of an object whose long side the lidar faced from end to end, so that several moments agree."""
+    """Length of an object, if the lidar faced its long side from end to end, so that several moments agree."""
     beyond = np.abs(turned(moments.sensors, yaws) - 0.5 * (low + high))
     facing = (moments.counts >= OUTLINED) & (beyond[:, 0] < FACING * beyond[:, 1])
     lengths = (high - low)[facing, 0]

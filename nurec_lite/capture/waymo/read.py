@@ -50,7 +50,7 @@ def read_waymo(
     return without_unseen_tracks(capture)
 
 
-UNTIMED = "Poses are those of frames, whose times the data set does not say; they are taken to be those of the frames' stamps."
+UNTIMED = "Poses are those of frames. The data set does not give their times; they are taken to be the frames' stamps."
 
 
 def _lidars(segment: Segment, asked: Sequence[str] | None) -> tuple[list[Beams], list[SweepFrame], float]:

@@ -15,7 +15,7 @@ def register() -> None:
 
 def _keep_present(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     _, times, node, ctx.still, first, last = inputs
-    ctx.set_materialize_grads(False)  # of what is told (nurec_lite/native/deferred_backward.py) none comes
+    ctx.set_materialize_grads(False)  # deferred gradients (nurec_lite/native/deferred_backward.py) do not arrive here
     ctx.save_for_backward(*times, node, first, last)
 
 

@@ -94,7 +94,7 @@ def grid_args(view: CameraView | LidarView, device: torch.device, *size: int) ->
 
 
 def lidar_directions(view: CameraView | LidarView) -> Tensor:
-    """Returns a lidar's rays [R, 3]; for a camera, whose rays are its pixels, [0, 3]."""
+    """Returns a lidar's rays [R, 3]; [0, 3] for a camera, since its pixels give the rays."""
     return view.directions.contiguous() if isinstance(view, LidarView) else _NO_RAYS
 
 

@@ -51,7 +51,7 @@ def regularisers(
 
 @torch.no_grad()
 def add_sgld_noise(
-    g: Gaussians,  # whose means and log_scales change
+    g: Gaussians,  # means and log_scales change
     step: Tensor,  # [] float32, a whole number: another one draws others
     seed: int,  # of 32 bits
     amount: Tensor,  # [] standard deviations at opacity 0

@@ -3,8 +3,8 @@
 
 Idea: torch's fused Adam is two launches a group, with powers and products in double precision for every value; here a kernel of one
 warp counts the steps and takes the powers, and one kernel goes through all values in vectors of four. Rates lie in device memory. With
-`touched_only` a value of the Gaussians whose gradient is exactly 0 keeps its value and its moments, which are not even read: most
-harmonics of what a step does not see.
+`touched_only` a value with a gradient of exactly 0 stays, with its moments, and none of them is read: most harmonics of Gaussians that a
+step does not see.
 Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of what is seen alone are those of Taming
 3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
 Gain, code before and after, limits: docs/options/fused_adam.md.
@@ -42,7 +42,7 @@ def unavailable(stages: Stages) -> str | None:
 class FusedAdam:
     """Stands in for `optimize` of the baseline."""
 
-    touched_only: tuple[str, ...]  # parameters whose values without a gradient stay as they are
+    touched_only: tuple[str, ...]  # parameters: their values without a gradient stay as they are
     handover: DeferredShGrad | None = None  # by which that of harmonics may come (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:
@@ -87,7 +87,7 @@ def update(
 @torch.no_grad()
 def _launch(
     optimizer: torch.optim.Adam,
-    places: list[int],  # of the groups whose parameter changes
+    places: list[int],  # of the groups with a changing parameter
     failed: Tensor | None,
     touched_only: tuple[str, ...],
     rates: Tensor | None,

@@ -9,7 +9,7 @@ Source: moments at once and derivatives kept for the backward pass are fused-ssi
 Faster-GS use; formulas in kernels/math/ssim.cuh.
 Gain, code before and after, limits: docs/options/fused_ssim.md.
 Limits: single precision. Three maps of the image's size are kept between forward and backward. No second derivatives. Class exact: the
-same function, whose rounding on bright images of little contrast is half of the plain one's.
+same function; on bright images of little contrast its rounding is half of the plain one's.
 """
 
 import torch

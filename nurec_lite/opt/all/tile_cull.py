@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tile_cull: a warp tile's list holds only Gaussians that one of its rays may meet, not all whose bounds touch it.
+"""tile_cull: a warp tile's list holds only Gaussians that one of its rays may meet, not all with bounds that touch it.
 
 Idea: bounds are boxes in the sensor's plane; a slanted Gaussian fills only a part, and a Gaussian with a point near the sensor is
 bounded by the whole view. A camera's rays that see a Gaussian lie within an ellipse, in an interval of each row of warp tiles; where it

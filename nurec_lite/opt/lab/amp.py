@@ -32,7 +32,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class ShortMoments(FusedAdam):
-    """The update, whose kernels take moments of either type."""
+    """The update; its kernels take moments of either type."""
 
     def prepare(self, optimizer: torch.optim.Adam) -> None:
         shorten(optimizer)

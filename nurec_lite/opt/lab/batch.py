@@ -2,7 +2,7 @@
 """batch: a step learns from several images, those that were taken at one moment first, and from one sweep or several.
 
 Idea: what a step does whatever it looks at (regularisers, the update of all Gaussians, noise, the lidar, with `collect_once` also
-activations) is done once for several images, whose mean is the loss. No image comes again before all have come.
+activations) is done once for several images; the loss is their mean. No image comes again before all have come.
 Source: rates times the square root of the number of images, by which Adam's random walk keeps its pace while gradients get less noisy
 (Malladi et al. 2022, On the SDEs and Scaling Rules for Adaptive Gradient Algorithms); betas to its power, so that moments remember as
 many images as before, as Grendel-GS has both for Gaussians (Zhao et al. 2024, On Scaling Up 3D Gaussian Splatting Training). Epsilon is
@@ -16,7 +16,7 @@ themselves, which a line of the log says; on a CPU all are. one_launch=false ask
 Limits: a step's memory grows with its images; in one launch also what a view needs only while it is listed, 150 bytes a Gaussian and
 view. Room for lists is by sensor, as without it, and all views of a launch share it. Steps stay what the user says: train.steps,
 density.every and the noise of a step count steps, and each step sees more images. The rule takes gradients for independent, which those
-of one moment are only where they see other things, and scales the rates of the lidar's values too, whose sweeps may still be one a step;
+of one moment are only where they see other things, and scales the rates of the lidar's values too, though a step may still have one sweep;
 scale_rates=false leaves rates and betas as they are. Class quality.
 """
 

@@ -10,7 +10,7 @@ Source: NVIDIA's Nsight post on Omniverse NuRec (64 registers for the lidar, 128
 benchmarks/opt/bench_launch_bounds.py.
 Gain, code before and after, limits: docs/options/launch_bounds.md.
 Limits: a KITTI image takes the same time, 2.66 -> 2.68 ms, and the sweep's achieved occupancy falls from 30.8 to 28.1 %. The row of an
-image follows from how many tiles it has: for a small one whose tiles are alike it is the slower one. Kernels for the GPU alone, refused
+image follows from how many tiles it has: for a small one with equal tiles it is the slower one. Kernels for the GPU alone, refused
 on a CPU. Needs ops=native. Class exact.
 """
 

@@ -20,7 +20,7 @@ from nurec_lite.scene.gaussians import BACKGROUND, Gaussians, activate
 from nurec_lite.scene.scene import Scene
 
 _HALF = math.sqrt(0.5)
-UPS = {  # quaternions that turn the world, whose z points up, into axes whose named axis does
+UPS = {  # quaternions from the world (z up) to axes with the named axis up
     "z": (1.0, 0.0, 0.0, 0.0),
     "y": (_HALF, -_HALF, 0.0, 0.0),  # (x, z, -y)
     "-y": (_HALF, _HALF, 0.0, 0.0),  # (x, -z, y)
@@ -85,7 +85,7 @@ def in_axes(
     g: PlainGaussians,
     up: str,  # of UPS
 ) -> PlainGaussians:
-    """The Gaussians in axes of which `up` points upwards: means, rotations and harmonics turn together."""
+    """Returns the Gaussians in axes with `up` upwards: means, rotations and harmonics turn together."""
     if up == "z":
         return g
     turn, size = g.quats.new_tensor(UPS[up]), g.sh.shape[1]

@@ -171,7 +171,7 @@ def _add_rest(stage: object, scene: Scene, content: UsdScene, capture: Capture |
 
 
 def _pack(path: Path, members: Sequence[Path]) -> None:
-    """A zip whose files are stored, each at a multiple of 64 bytes."""
+    """A zip of stored files, each at a multiple of 64 bytes."""
     writer = pxr().Sdf.ZipFileWriter.CreateNew(str(path))
     added = [writer.AddFile(str(member), member.name) for member in members]
     if not (all(added) and writer.Save()):

@@ -21,7 +21,7 @@ from nurec_lite.training.stages import Stages
 MOST_VIEWS = 150  # of cameras, and as many of lidars, evenly over the drive
 MOST_RAYS = 60_000  # of a view, evenly over it
 FARTHEST = 50.0  # metres: rendered depth beyond tells little
-OPAQUE = 0.9  # opacity of a pixel whose depth counts
+OPAQUE = 0.9  # least opacity of a pixel with a depth that counts
 Frame = TypeVar("Frame")
 AnyView = TypeVar("AnyView", CameraView, LidarView)
 

@@ -126,7 +126,7 @@ def _time(gate: Gate, a: Side, b: Side) -> tuple[str, str]:
 
 
 def ratio_interval(
-    a: list[tuple[float, ...]],  # samples of each part whose medians add up to the time
+    a: list[tuple[float, ...]],  # samples of each part; their medians add up to the time
     b: list[tuple[float, ...]],  # the same parts
 ) -> tuple[float, float, float]:  # 2.5 % quantile, estimate and 97.5 % quantile of b over a
     """An interval by bootstrap, seeded, so that a gate says the same again."""

@@ -58,7 +58,7 @@ def draw_timeline(path: Path, trace: Trace, title: str) -> None:
     canvas.text(
         16,
         48,
-        f"step {number} of {len(trace.steps)}, whose time is the median; it lasts {_ms(end - step.start)}",
+        f"step {number} of {len(trace.steps)}, the median step; it lasts {_ms(end - step.start)}",
         13,
         FAINT,
     )

@@ -20,7 +20,7 @@ _KNOWN = {  # what ncu says -> what it means and what to do
     "LibraryNotLoaded": "the driver's library for counters cannot be loaded, as in sandboxed containers; run on the host or in "
     f"an ordinary container, {_NO_COUNTERS}",
     "(?i)unsupported (gpu|device)|not supported (on|for|in|by) ": "this ncu does not measure this GPU here; install an NVIDIA Nsight "
-    "Compute whose ncu --list-chips has it (older GPUs need an older one; under WSL the Windows driver must allow counters), "
+    "Compute with this GPU in its ncu --list-chips (older GPUs need an older one; under WSL the Windows driver must allow counters), "
     f"{_NO_COUNTERS}",
     "(?i)confidential computing|protected memory": "the GPU runs in a protected mode, in which nothing can be measured; leave that "
     f"mode, {_NO_COUNTERS}",

@@ -2,7 +2,7 @@
 """kernels.json, kernels.csv and summary.md of a profile by ncu.
 
 kernels.json holds `format` (1), `tool` (ncu), `tool_version`, `command`, `environment` (as nurec_lite.base.environment tells it), `steps`
-of the window, `notes` (sentences), and `kernels`: one dictionary a launch in the order of the launches, whose keys are the fields of
+of the window, `notes` (sentences), and `kernels`: one dictionary a launch in the order of the launches, with the keys of
 nurec_lite.profiling.ncu.kernel.Kernel; null is what was not measured.
 """
 

@@ -69,7 +69,7 @@ def run_ncu(
 def run_counted(
     ncu: Path,
     chosen: list[str],  # flags that choose the launches
-    command: list[str],  # of the process whose kernels are measured
+    command: list[str],  # of the measured process
     out: Path,
 ) -> Ended:
     """Leaves ncu.log and, if anything was measured, ncu.ncu-rep in `out`."""

@@ -210,7 +210,7 @@ def count_graphs(calls: list[Call]) -> int:
 
 
 def count_single(trace: Trace, found: list[Started]) -> int:
-    """Kernels that the host launched one by one, and not in a graph, whose kernels are nodes or share the correlation of its launch."""
+    """Kernels that the host launched one by one. Kernels of a graph are nodes, or share the correlation of its launch."""
     graphs = {call.correlation for call in trace.calls if call.name in _GRAPHS}
     kernels = [item.work for item in found if item.work.kind == KERNEL]
     return sum(not work.node and work.correlation not in graphs for work in kernels)

@@ -12,7 +12,7 @@ from nurec_lite.report.inspection.content import Inspection, guarded
 from nurec_lite.report.inspection.views import WIDTHS, figure, overlaid
 from nurec_lite.report.parts import escaped, image, legend
 
-MOST_BOXES = 24  # tracks whose boxes are drawn
+MOST_BOXES = 24  # tracks with drawn boxes
 MOST_CORRECTIONS = 3
 _MAP = (
     f"All returns {LOW:g} to {HIGH:g} m above the ground, laid on each other by the poses, coloured by the time at which they were seen. "
