@@ -16,7 +16,7 @@ from nurec_lite.capture.checks.trust import doubts_about
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
-from nurec_lite.cli.results import result_folder, told_apart
+from nurec_lite.cli.results import name_arguments, result_folder
 from nurec_lite.evaluation.findings import findings
 from nurec_lite.evaluation.measure import Evaluation, Frames, evaluate, frames_of
 from nurec_lite.evaluation.results import left_scene, table
@@ -85,7 +85,7 @@ def _frames_of_the_run(run: Reconstruction) -> Capture:
 def work(arguments: list[str]) -> None:
     run = open_reconstruction("evaluate", arguments)
     config = run.config
-    name, apart = f"evaluate-{config.data.split}-{config.subset}", told_apart(arguments, _SAME)
+    name, apart = f"evaluate-{config.data.split}-{config.subset}", name_arguments(arguments, _SAME)
     out = result_folder(config, config.checkpoint, name, run.counters, apart)
     left_out = LeftOut()
     try:

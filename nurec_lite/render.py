@@ -23,7 +23,7 @@ from nurec_lite.capture.deskew import poses_at, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
-from nurec_lite.cli.results import result_folder, told_apart
+from nurec_lite.cli.results import name_arguments, result_folder
 from nurec_lite.config import RenderConfig, to_dict
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
 from nurec_lite.output.birds_eye import Above, birds_eye
@@ -120,7 +120,7 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     plan, capture = _planned(run, own)
     edits = _edits(config, run.scene)
     scene = edited(run.scene, edits)
-    out = result_folder(config, config.checkpoint, "render", run.counters, told_apart(run.arguments, _SAME))
+    out = result_folder(config, config.checkpoint, "render", run.counters, name_arguments(run.arguments, _SAME))
     if config.compare and config.times is not None:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))

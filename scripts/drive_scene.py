@@ -21,7 +21,7 @@ from PIL import Image
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert, pose_matrix
 from nurec_lite.output.films import KINDS, animation
 from nurec_lite.service.cameras import pose_of
@@ -109,7 +109,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.out.suffix.removeprefix(".") not in KINDS:
         parser.error(f"--out is {args.out}, but must end in one of {', '.join(KINDS)}")
-    with told(), Sensorsim(args.address) as client:
+    with ends_with_a_sentence(), Sensorsim(args.address) as client:
         try:
             steps = drive(client, args.scene, args.left, args.fps, args.out)
         except grpc.RpcError as error:

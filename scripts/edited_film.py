@@ -20,7 +20,7 @@ import nurec_lite
 from nurec_lite.api.scene import TrainedScene
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import write_text
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.evaluation.pictures import enlarged, save_png
 from nurec_lite.geometry.tracks import interpolate
@@ -99,7 +99,7 @@ def main() -> None:
         "--out", type=Path, required=True, help="folder for edited.gif, edited_sweeps.png and edits.yaml"
     )
     args = parser.parse_args()
-    with told():
+    with ends_with_a_sentence():
         draw(args.run, args.out)
 
 

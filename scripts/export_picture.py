@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.config import DataConfig, ExportConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import enlarged, save_png, to_picture
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder of a run on the bundled capture")
     parser.add_argument("--out", type=Path, required=True, help="the picture")
     args = parser.parse_args()
-    with told():
+    with ends_with_a_sentence():
         draw(args.run, args.out)
 
 

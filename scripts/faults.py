@@ -284,11 +284,11 @@ def prepared(args: argparse.Namespace, folder: Path) -> Bench:
     bench.seconds = time.monotonic() - begin
     check_ended(child, (0,))
     bench.whole = contents(out)
-    print(f"unbroken: {bench.seconds:.1f} s of training and measuring; {told(finish(bench, out))}", flush=True)
+    print(f"unbroken: {bench.seconds:.1f} s of training and measuring; {summary(finish(bench, out))}", flush=True)
     return bench
 
 
-def told(metrics: dict[str, float]) -> str:
+def summary(metrics: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
 
 
@@ -304,7 +304,7 @@ def tried(bench: Bench, name: str, n: int) -> bool | None:
     except AssertionError as error:
         print(f"{name} {n}: FAILED, {error}", flush=True)
         return False
-    print(f"{name} {n}: {what}; went on well, {told(found)} ({time.monotonic() - begin:.1f} s)", flush=True)
+    print(f"{name} {n}: {what}; went on well, {summary(found)} ({time.monotonic() - begin:.1f} s)", flush=True)
     shutil.rmtree(out)
     return True
 

@@ -30,7 +30,7 @@ from benchmarks.ladder.options_table import table as options_table
 from benchmarks.scaling.scaling_table import table as scaling_table
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.evaluation.results import table
 from scripts.figure_table import TABLE as TABLE_OF_FIGURES
 from scripts.figure_table import Row, content, derived, rows_of, shown, text_of
@@ -115,7 +115,7 @@ def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("--check", action="store_true", help="changes nothing")
     check = parser.parse_args().check
-    with told():
+    with ends_with_a_sentence():
         made = {page: new(page) for page in pages()}
         if names := idle(table_of_figures(), made.values()):
             raise UserError(

@@ -19,7 +19,7 @@ import torch
 
 from nurec_lite.base import nvtx
 from nurec_lite.base.environment import choose_device
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.base.ranges import span, switch
 
 KERNELS = 3
@@ -40,5 +40,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    with told():
+    with ends_with_a_sentence():
         sys.exit(main(sys.argv[1:]))

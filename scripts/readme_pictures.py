@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import DataConfig
 from nurec_lite.evaluation.measure import image_of
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder of a run on the bundled capture")
     parser.add_argument("--out", type=Path, required=True, help="folder for street.png and street.gif")
     args = parser.parse_args()
-    with told():
+    with ends_with_a_sentence():
         draw(args.run, args.out)
 
 

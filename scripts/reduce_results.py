@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 
 WIDTH = 150  # characters
 LONGEST = 24  # kernels of a step, which come by their time
@@ -94,7 +94,7 @@ def files_of(path: Path) -> list[Path]:
 def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("paths", nargs="+", type=Path)
-    with told():
+    with ends_with_a_sentence():
         for file in [file for path in parser.parse_args().paths for file in files_of(path)]:
             try:
                 report = json.loads(file.read_text())

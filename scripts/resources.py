@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from nurec_lite.base.paths import resource
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.native.build import find_tools, flags_of
 from nurec_lite.profiling import names
 from scripts import measured
@@ -203,7 +203,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the table as JSON, too")
     parser.add_argument("--fast-math", action="store_true", help="compile all files with --use_fast_math")
     args = parser.parse_args()
-    with told():
+    with ends_with_a_sentence():
         nvcc = find_tools(ARCHITECTURES[0]).nvcc
     assert nvcc is not None
     extra = "--use_fast_math" if args.fast_math else ""

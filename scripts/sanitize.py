@@ -36,7 +36,7 @@ import torch
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.capture.types import Capture
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.splat.views import camera_view, lidar_view
@@ -357,5 +357,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] in (["steps"], ["launches"]):
         {"steps": steps, "launches": launches}[sys.argv[1]](*sys.argv[2:])
     else:
-        with told():
+        with ends_with_a_sentence():
             sys.exit(main(sys.argv[1:]))

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from nurec_lite.base.paths import resource
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.native.build import find_tools, flags_of
 from scripts.measured import digest, version
 from scripts.resources import Usage, own_files, parse, short_name
@@ -57,7 +57,7 @@ def main() -> int:
     args = parser.parse_args()
     before = json.loads(args.before.read_text()) if args.before else {}
     found: dict[str, Any] = {}
-    with told():
+    with ends_with_a_sentence():
         if args.only != "runs":
             found["kernels"] = kernels_of_tree(before.get("kernels", {}))
         if args.only != "kernels":

@@ -135,11 +135,11 @@ def measure(rungs: list[Rung], args: argparse.Namespace) -> None:
 
 def conditions(rungs: list[Rung], args: argparse.Namespace) -> dict[str, Any]:
     first = next((s for rung in rungs for s in rung.samples), {})
-    told = {key: first.get(key) for key in ("capture", "image", "gaussians", "lidar_rays")}
+    context = {key: first.get(key) for key in ("capture", "image", "gaussians", "lidar_rays")}
     return {
         "command": shlex.join(["python", "benchmarks/ladder/ladder.py", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"), "environment": first.get("environment", {}), "cpu": processor(),
-        **told, "repeat": args.repeat, "warmup": args.warmup, "steps": args.steps,
+        **context, "repeat": args.repeat, "warmup": args.warmup, "steps": args.steps,
         "quality_steps": args.quality_steps, "others_cores": most_others(rungs),
     }  # fmt: skip
 
@@ -150,10 +150,10 @@ def most_others(rungs: list[Rung]) -> float | None:
     return None if None in known else max(known, default=None)
 
 
-def write(out: Path, rungs: list[Rung], rows: list[Row], told: dict[str, Any]) -> None:
+def write(out: Path, rungs: list[Rung], rows: list[Row], context: dict[str, Any]) -> None:
     write_csv(out / "ladder.csv", rows)
-    write_text(out / "ladder.json", json.dumps({**told, "rungs": [vars(rung) for rung in rungs]}, indent=1) + "\n")
-    save_png(out / "waterfall.png", waterfall(rows, told))
+    write_text(out / "ladder.json", json.dumps({**context, "rungs": [vars(rung) for rung in rungs]}, indent=1) + "\n")
+    save_png(out / "waterfall.png", waterfall(rows, context))
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -192,30 +192,30 @@ def measured(args: argparse.Namespace) -> tuple[list[Rung], dict[str, Any]]:
     """Also written to --out."""
     rungs = rungs_of(args.rungs, args.cumulative)
     measure(rungs, args)
-    told = conditions(rungs, args)
-    write(args.out, rungs, rows_of(rungs), told)
-    return rungs, told
+    context = conditions(rungs, args)
+    write(args.out, rungs, rows_of(rungs), context)
+    return rungs, context
 
 
 def read(folder: Path) -> tuple[list[Rung], dict[str, Any]]:
     """The rungs and conditions that `write` left."""
     try:
-        told = json.loads((folder / "ladder.json").read_text())
-        return [Rung(**rung | {"options": tuple(rung["options"])}) for rung in told.pop("rungs")], told
+        context = json.loads((folder / "ladder.json").read_text())
+        return [Rung(**rung | {"options": tuple(rung["options"])}) for rung in context.pop("rungs")], context
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{folder} holds no ladder.json of this benchmark ({error}); name the --out of a ladder"
         ) from error
 
 
-def page_of(text: str, rungs: list[Rung], told: dict[str, Any], folder: Path) -> str:
+def page_of(text: str, rungs: list[Rung], context: dict[str, Any], folder: Path) -> str:
     """The text of docs/ladder.md with the table of this ladder between its markers."""
-    return fill(text, section(rows_of(rungs), told, folder.resolve(), PAGE.parent), markers(told), PAGE.name)
+    return fill(text, section(rows_of(rungs), context, folder.resolve(), PAGE.parent), markers(context), PAGE.name)
 
 
-def _printed(rungs: list[Rung], told: dict[str, Any], folder: Path) -> str:
-    begin, end = markers(told)
-    text = section(rows_of(rungs), told, folder.resolve(), PAGE.parent)
+def _printed(rungs: list[Rung], context: dict[str, Any], folder: Path) -> str:
+    begin, end = markers(context)
+    text = section(rows_of(rungs), context, folder.resolve(), PAGE.parent)
     return f"\n{begin}\n\n{text}\n\n{end}\n\nnothing is written; --write puts this into {PAGE.name}"
 
 
@@ -223,13 +223,13 @@ def main() -> None:
     """Ends with 1 if a rung failed; the table holds its error."""
     with mended("train"):
         args = parsed(sys.argv[1:])
-        rungs, told = read(args.out) if args.measured else measured(args)
+        rungs, context = read(args.out) if args.measured else measured(args)
         rows = rows_of(rungs)
         print(f"\n{table(rows)}\n\nfigures, single times and picture in {args.out}")
         if args.write:
-            write_text(PAGE, page_of(PAGE.read_text(), rungs, told, args.out))
+            write_text(PAGE, page_of(PAGE.read_text(), rungs, context, args.out))
         elif args.page:
-            print(_printed(rungs, told, args.out))
+            print(_printed(rungs, context, args.out))
     if any(rung.error is not None for rung in rungs):
         sys.exit(1)
 

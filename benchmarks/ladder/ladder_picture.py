@@ -27,7 +27,7 @@ _LEGEND = {"median step, with quartiles": _BAR, "saved against the row above": _
 
 def waterfall(
     rows: list[Row],
-    told: dict[str, Any],  # conditions, of benchmarks/ladder/ladder.py
+    conditions: dict[str, Any],  # conditions, of benchmarks/ladder/ladder.py
 ) -> np.ndarray:  # [h, w, 3] uint8
     page = Canvas(_WIDTH, _TOP + _ROW * len(rows) + _FOOT)
     page.text(_MARGIN, 24, "Time of a training step, option by option", size=18)
@@ -39,7 +39,7 @@ def waterfall(
         _rung(page, _TOP + _ROW * (k + 0.5), row, before, top)
         before = row.step_ms if row.step_ms is not None else before
     bottom = _TOP + _ROW * len(rows) + 34
-    for k, words in enumerate(_lines(how(told))):
+    for k, words in enumerate(_lines(how(conditions))):
         page.text(_MARGIN, bottom + 15 * k, words, 11, FAINT, width=_WIDTH - 2 * _MARGIN)
     return np.asarray(page.image)
 

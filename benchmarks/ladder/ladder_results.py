@@ -14,9 +14,9 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 
 
-def markers(told: dict[str, Any]) -> tuple[str, str]:
+def markers(conditions: dict[str, Any]) -> tuple[str, str]:
     """Markers of the place in docs/ladder.md: each kind of machine has its own."""
-    kind = "cuda" if "cuda" in told["environment"] else "cpu"
+    kind = "cuda" if "cuda" in conditions["environment"] else "cpu"
     return f"<!-- ladder:{kind}:begin -->", f"<!-- ladder:{kind}:end -->"
 
 
@@ -116,40 +116,42 @@ def _cells(row: Row, quality: bool) -> list[str]:
         spread(row.speedup, row.speedup_q1, row.speedup_q3, ".3f"),
         f"{row.peak_mib:,.0f} MiB",
     ]
-    return cells + ([_told(row.psnr, ".2f", "dB"), _told(row.lidar_median_abs_m, ".3f", "m")] if quality else [])
+    return cells + ([_cell(row.psnr, ".2f", "dB"), _cell(row.lidar_median_abs_m, ".3f", "m")] if quality else [])
 
 
 def spread(middle: float | None, low: float | None, high: float | None, digits: str) -> str:
     return "–" if middle is None else f"{middle:{digits}} ({low:{digits}} to {high:{digits}})"
 
 
-def _told(value: float | None, digits: str, unit: str) -> str:
+def _cell(value: float | None, digits: str, unit: str) -> str:
     return "–" if value is None else f"{value:{digits}} {unit}"
 
 
-def how(told: dict[str, Any]) -> str:
+def how(conditions: dict[str, Any]) -> str:
     """The conditions in one line."""
-    machine, image = told["environment"], told["image"] or ["?", "?"]
+    machine, image = conditions["environment"], conditions["image"] or ["?", "?"]
     on_gpu = "cuda" in machine
-    hardware = [machine.get("device", "?"), f"driver {machine.get('driver', '?')}" if on_gpu else told["cpu"]]
+    hardware = [machine.get("device", "?"), f"driver {machine.get('driver', '?')}" if on_gpu else conditions["cpu"]]
     software = [f"torch {machine.get('torch', '?')}", *([f"CUDA {machine['cuda']}"] if on_gpu else [])]
-    what = f"{told['capture']}, {image[0]}x{image[1]}, {told['gaussians']} Gaussians, {told['lidar_rays']} lidar rays"
-    rounds = f"{told['repeat']} rounds of fresh processes in turns, {told['steps']} steps each after {told['warmup']}"
-    others = "an unknown number of" if told["others_cores"] is None else f"up to {told['others_cores']:.2f}"
+    what = f"{conditions['capture']}, {image[0]}x{image[1]}, {conditions['gaussians']} Gaussians, {conditions['lidar_rays']} lidar rays"
+    rounds = f"{conditions['repeat']} rounds of fresh processes in turns, {conditions['steps']} steps each after {conditions['warmup']}"
+    others = "an unknown number of" if conditions["others_cores"] is None else f"up to {conditions['others_cores']:.2f}"
     load = f"other programs kept {others} of {machine.get('cores', '?')} cores busy"
     return "; ".join([what, ", ".join([*hardware, *software]), f"commit {machine.get('commit', '?')}", rounds, load])
 
 
 def section(
     rows: list[Row],
-    told: dict[str, Any],  # of benchmarks/ladder/ladder.py
+    conditions: dict[str, Any],  # of benchmarks/ladder/ladder.py
     out: Path,  # folder of the results
     beside: Path,  # folder of the page: docs/ of the checkout
 ) -> str:
     """Text between the markers; with the picture if it is in the checkout."""
     inside = out.is_relative_to(beside.parent)
     within = f"../{out.relative_to(beside.parent).as_posix()}" if inside else None
-    words = f"*Medians (quartiles): steps over all rounds, speedups over rounds. {how(told)}; {told['date']}.*"
+    words = (
+        f"*Medians (quartiles): steps over all rounds, speedups over rounds. {how(conditions)}; {conditions['date']}.*"
+    )
     parts = [table(rows), words]
     parts += (
         [f"![Time of a step by rung]({within}/waterfall.png)\n\nSingle times: [{out.name}]({within})"] if within else []

@@ -49,7 +49,7 @@ class Row:
     found: list[Metrics] = field(default_factory=list)
     error: str | None = None
 
-    def told(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, Any]:
         """Means over its runs."""
         known = {key: mean(run[key] for run in self.found) for key in _of_all(self.found)}
         error = {} if self.error is None else {"error": self.error}
@@ -109,7 +109,7 @@ class Runs:
         spread = {key: max(m[key] for m in baseline) - min(m[key] for m in baseline) for key in _of_all(baseline)}
         return {
             "command": shlex.join(["python", "benchmarks/ladder/option_quality.py", *self.args.arguments]),
-            "environment": self.environment, "steps": self.args.steps, "spread": spread, "rows": [row.told() for row in self.rows],
+            "environment": self.environment, "steps": self.args.steps, "spread": spread, "rows": [row.as_row() for row in self.rows],
         }  # fmt: skip
 
     def save(self) -> None:

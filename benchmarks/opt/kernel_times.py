@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of calls that take microseconds: as graphs on a GPU, so that the host's share does not count, with a copy of a large tensor for comparison."""
+"""Times of calls that take microseconds: as graphs on a GPU, so that the host's share does not count, compared with a copy of a large
+tensor."""
 
 import argparse
 import json

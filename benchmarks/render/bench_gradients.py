@@ -13,9 +13,9 @@ the norm of the truth, of an output or (`d means`) of a gradient; of a quaternio
 
 `nudged` is the first set when every mean goes to the next float32, from float64; `rounding` is how far that is from the first set itself
 (each the largest of three draws). A set that is further from float64 than --tolerance and than twice `rounding` ends the benchmark with
-exit code 1; `nudged` does not count there, since what is wrong in the first set is wrong in it, too. `hidden` Gaussians have a colour so close to 0,
-where it is clamped, that float32 does not decide; they are invisible for all. `worst share` is what the worst Gaussian has in the
-first set's squared error: near 1 that one makes the distance, near 0 all of them do. --out has under `worst` which one it is.
+exit code 1; `nudged` does not count there, since what is wrong in the first set is wrong in it, too. `hidden` Gaussians have a colour so
+close to 0, where it is clamped, that float32 does not decide; they are invisible for all. `worst share` is what the worst Gaussian has in
+the first set's squared error: near 1 that one makes the distance, near 0 all of them do. --out has under `worst` which one it is.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

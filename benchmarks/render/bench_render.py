@@ -6,16 +6,15 @@ second.
     python benchmarks/render/bench_render.py --workloads captured --capture data=kitti_raw data.root=FOLDER --peer
     python benchmarks/render/bench_render.py --opt '' split_backward split_backward,launch_bounds
 
-benchmarks/render/workload.py has the scenes and views. Each set of options that --opt names renders every view. Outputs and gradients of all sets must
-agree with those of the first before they are timed: to --tolerance, or to twice the first set's own change if every mean moves to the
-next float32 (up to 1e-2 in a trained scene with Gaussians of millimetres). gsplat's kernels render a camera's Gaussians, too,
-in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians of
-CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
-parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median
-time. In the table `lanes` is the lane efficiency, `longest` the
-most entries that one warp takes over the mean; `whole` is all that a step's forward pass does, project, tile and forward. What rays
-alone say of a sweep is known before, as in training, where sweeps stay on the device.
-Tiles of a CPU have 16 rays, two to a warp.
+benchmarks/render/workload.py has the scenes and views. Each set of options that --opt names renders every view. Outputs and gradients of
+all sets must agree with those of the first before they are timed: to --tolerance, or to twice the first set's own change if every mean
+moves to the next float32 (up to 1e-2 in a trained scene with Gaussians of millimetres). gsplat's kernels render a camera's Gaussians, too,
+in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians of CUDA events (on a CPU of the
+host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians' parameters. Pairs are counted by the
+operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median time. In the table `lanes` is the lane
+efficiency, `longest` the most entries that one warp takes over the mean; `whole` is all that a step's forward pass does, project, tile and
+forward. What rays alone say of a sweep is known before, as in training, where sweeps stay on the device. Tiles of a CPU have 16 rays, two
+to a warp.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -212,8 +211,8 @@ def compared(report: dict[str, Any], phase: str, pairs: Sequence[tuple[str, str]
         for before, after in pairs:
             rows = [view["rows"][f"own {name}".strip()] for name in (before, after)]
             known = [row["ms"][phase]["median"] for row in rows if row["status"] is None]
-            told = f"{known[0]:.3f} -> {known[1]:.3f} ms" if len(known) == 2 else "not timed"
-            lines.append(f"{view['workload']}, {view['sensor']}: {phase} {told} by {after or 'none'}")
+            found = f"{known[0]:.3f} -> {known[1]:.3f} ms" if len(known) == 2 else "not timed"
+            lines.append(f"{view['workload']}, {view['sensor']}: {phase} {found} by {after or 'none'}")
     return "\n".join(lines)
 
 
@@ -254,9 +253,9 @@ def main(
         if args.out:
             write_text(args.out, json.dumps(report, indent=1) + "\n")
     print(text(report))
-    told = [pair for pair in pairs if set(pair) <= set(args.opt)]
-    if told:
-        print("", compared(report, "backward", told), sep="\n")
+    found = [pair for pair in pairs if set(pair) <= set(args.opt)]
+    if found:
+        print("", compared(report, "backward", found), sep="\n")
     if any((row["status"] or "").startswith("disagrees") for view in report["views"] for row in view["rows"].values()):
         sys.exit(1)
 

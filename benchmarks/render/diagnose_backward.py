@@ -117,8 +117,8 @@ def child_command(args: argparse.Namespace) -> list[str]:
 
 def checked(out: Path, ended: Ended, kernels: str) -> dict[str, Any]:
     """Report of the process; ProfileError with the reason if it failed, or ncu did."""
-    written, told = (out / "ncu.ncu-rep").is_file(), out / INSTANCES
-    about: dict[str, Any] = json.loads(told.read_text()) if told.is_file() else {}
+    written, described = (out / "ncu.ncu-rep").is_file(), out / INSTANCES
+    about: dict[str, Any] = json.loads(described.read_text()) if described.is_file() else {}
     if "error" in about:
         raise ProfileError(about["error"])
     if written and about:

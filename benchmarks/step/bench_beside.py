@@ -158,13 +158,13 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
                 except (UserError, RuntimeError) as error:
                     lost[name] = sentence(error)
                     leave(found, name)
-        return told(config, args, found, lost)
+        return report_of(config, args, found, lost)
     finally:
         for name in list(found):
             leave(found, name)
 
 
-def told(config: Config, args: argparse.Namespace, found: dict[str, Contender], lost: dict[str, str]) -> Report:
+def report_of(config: Config, args: argparse.Namespace, found: dict[str, Contender], lost: dict[str, str]) -> Report:
     device, capture = choose_device(config.device), open_capture(config.data)
     camera = capture.cameras[0]
     report = conditions_on("step/bench_beside", config, device, args)

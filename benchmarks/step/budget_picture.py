@@ -50,11 +50,11 @@ def curves(report: dict[str, Any]) -> np.ndarray:  # [h, w, 3] uint8
     page.legend(16, 52, colours, _WIDTH - 32)
     for k, (key, title) in enumerate(PANELS):
         _panel(page, _LEFT + k * (_WIDE + _GAP), rows, key, title, colours)
-    told = report.get("environment", {})
+    machine = report.get("environment", {})
     page.text(
         16,
         _HEIGHT - 14,
-        f"{told.get('device', '')}, torch {told.get('torch', '')}, commit {told.get('commit', '')}",
+        f"{machine.get('device', '')}, torch {machine.get('torch', '')}, commit {machine.get('commit', '')}",
         11,
         FAINT,
     )

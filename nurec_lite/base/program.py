@@ -22,7 +22,7 @@ class Parser(argparse.ArgumentParser):
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def ends_with_a_sentence() -> Iterator[None]:
     """UserError, and a name that is too long, end the program."""
     begun()
     try:

@@ -84,7 +84,7 @@ class GpuJpeg:
 
     def __init__(self, device: torch.device, library: str) -> None:
         self.decoded = 0  # by the library
-        self._library, self._told = library, False
+        self._library, self._warned = library, False
         self._side = SideStream(device)  # of one thread at a time: memory that is free there is in nobody's use
         with self._side.inside():
             self._decoder = _LIBRARIES[library][1](device, self._side.handle)
@@ -107,8 +107,8 @@ class GpuJpeg:
         return kept
 
     def _by_host(self, image: Encoded) -> Tensor:
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             log.warning(
                 "%s and others like it are decoded by the host: %s gets whole baseline JPEGs of three components alone",
                 image.name, self._library,

@@ -28,7 +28,7 @@ def result_folder(
     return take(config.out, name.partition("-")[0]).folder
 
 
-def told_apart(arguments: Iterable[str], without: frozenset[str]) -> list[str]:
+def name_arguments(arguments: Iterable[str], without: frozenset[str]) -> list[str]:
     """Arguments of a command line but for those that change nothing, or that names tell already."""
     return [a for a in arguments if a.lstrip("+~").partition("=")[0] not in without]
 

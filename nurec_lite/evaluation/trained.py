@@ -28,7 +28,7 @@ def trained_on(
     return {
         "trained_split": data["split"],
         "trained_on": " and ".join(f"{len(some)} of {len(of_kind)} {kind}" for kind, of_kind, some in found),
-        "trained_frames": _told([frame for _, _, some in found for frame in some]),
+        "trained_frames": _frame_list([frame for _, _, some in found for frame in some]),
     }
 
 
@@ -41,7 +41,7 @@ def _keys(frames: Iterable[Frame]) -> set[tuple[str, int]]:
     return {(f.sensor, f.index) for f in frames}
 
 
-def _told(frames: Iterable[Frame]) -> str:
+def _frame_list(frames: Iterable[Frame]) -> str:
     """Text such as: image_02 0-3, 5-8; velodyne 0-3."""
     by_sensor = groupby(sorted(frames, key=lambda f: (f.sensor, f.index)), lambda f: f.sensor)
     return "; ".join(f"{sensor} {_runs([f.index for f in group])}" for sensor, group in by_sensor) or "none"

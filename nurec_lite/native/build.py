@@ -274,14 +274,14 @@ def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     (folder / "build.ninja").write_text(commands)
     command = [tools.ninja, "-C", str(folder), *(["-j", os.environ["MAX_JOBS"]] if "MAX_JOBS" in os.environ else [])]
     environment = os.environ | _ENGLISH | {"NINJA_STATUS": "[%f/%t] "}
-    log, told = list[str](), time.monotonic()
+    log, last_shown = list[str](), time.monotonic()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, pass_fds=[lock]
     ) as ran:
         assert ran.stdout is not None
         for line in ran.stdout:
             log.append(line)
-            told = _progress(line, told)
+            last_shown = _progress(line, last_shown)
     (folder / "build.log").write_text("".join(log))
     if ran.returncode:
         raise BuildError(_explained(log, folder))
@@ -292,16 +292,16 @@ def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     say("kernels are compiled")
 
 
-def _progress(line: str, told: float) -> float:
+def _progress(line: str, last_shown: float) -> float:
     """Prints ninja's progress: at once on a terminal, now and then into a file. Returns the time of the last print."""
     if not line.startswith("["):
-        return told
+        return last_shown
     if sys.stderr.isatty():
         print(f"\r{line.split()[0]} kernels compiled ", end="", file=sys.stderr, flush=True)
-    elif time.monotonic() - told > _EVERY:
+    elif time.monotonic() - last_shown > _EVERY:
         say(f"{line.split()[0]} kernels compiled")
         return time.monotonic()
-    return told
+    return last_shown
 
 
 def _explained(log: list[str], folder: Path) -> str:

@@ -36,10 +36,10 @@ def _of_an_older_version(out: Path) -> set[str] | None:
         return None
     try:
         load_checkpoint(out / CHECKPOINT, "cpu")
-        told = OmegaConf.to_yaml(OmegaConf.create(read_torch_file(out / CHECKPOINT)["config"]))
+        stored = OmegaConf.to_yaml(OmegaConf.create(read_torch_file(out / CHECKPOINT)["config"]))
     except CheckpointError:
         return None
-    if _start_of(out / CONFIG) != told:
+    if _start_of(out / CONFIG) != stored:
         return None
     events = (out / SCALARS).glob("events.out.tfevents.*")
     return {*_FILES, *_pictures(out), *(f"{SCALARS}/{path.name}" for path in events)}

@@ -160,8 +160,8 @@ def launches(spec: str) -> Launches:
         raise UserError(f"'{spec}' names no launches; write LABEL=PROFILE:KERNEL or LABEL=PROFILE:KERNEL@RANGE")
     label, profile, kernel, where = match.groups()
     file = RESULTS / (f"{profile}.json" if "/" in profile else f"profile_ncu_kitti_0009_large_{profile}/kernels.json")
-    told = read(file)
-    known = [one["kernel"] for one in told["instances"]] if "instances" in told else told["kernels"]
+    result = read(file)
+    known = [one["kernel"] for one in result["instances"]] if "instances" in result else result["kernels"]
     found = [k for k in known if re.match(kernel, k["name"]) and re.match(where or "", k["range"] or "")]
     if not found:
         raise UserError(f"'{spec}': the profile has no such launch; name one that its kernels.json has")

@@ -184,6 +184,7 @@ def _picture(name: str) -> str:
 
 
 def _conditions() -> str:
-    told = read(OPTIONS)
-    of = told["environment"]
-    return f"{told['capture']}, {told['gaussians'][0]:,} Gaussians; {of['device']}, torch {of['torch']}; one process, tree {told['tree']}"
+    report = read(OPTIONS)
+    of = report["environment"]
+    what = f"{report['capture']}, {report['gaussians'][0]:,} Gaussians; {of['device']}, torch {of['torch']}"
+    return f"{what}; one process, tree {report['tree']}"

@@ -49,9 +49,9 @@ def test_launches_draw_what_plain_work_draws() -> None:
 def test_what_is_on_its_way_is_not_asked_for_by_what_is_recorded() -> None:
     recorder, numbers = Recorder(torch.device("cuda")), torch.arange(3.0, device="cuda")
     torch.cuda._sleep(BEHIND)
-    arrival, told = HostFuture(numbers), []
-    recording = recorder.record(lambda: (told.append(arrival.done()), numbers + 1)[1], ())
-    assert told == [False]
+    arrival, found = HostFuture(numbers), []
+    recording = recorder.record(lambda: (found.append(arrival.done()), numbers + 1)[1], ())
+    assert found == [False]
     assert recording.launch().tolist() == [1, 2, 3]
     assert arrival.done() and arrival.result() == [0, 1, 2]
 

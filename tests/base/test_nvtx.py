@@ -140,15 +140,15 @@ def test_an_empty_setting_is_none(listen: Listen, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_setting_chooses_torch_s_binding(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    domain, told = listen(), list[str]()
+    domain, found = listen(), list[str]()
     monkeypatch.setenv(SETTING, TORCH)
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
-    monkeypatch.setattr(torch.cuda.nvtx, "range_push", told.append)
-    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: told.append("pop"))
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", found.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: found.append("pop"))
     assert (nvtx.domain(), nvtx.surroundings(), nvtx.remedy()) == (None, {SETTING: TORCH}, "")
     with switch(nvtx=True), span("a"), span("b"):
         pass
-    assert told == ["a", "a/b", "pop", "pop"] and domain.pushed == []
+    assert found == ["a", "a/b", "pop", "pop"] and domain.pushed == []
 
 
 def test_torch_s_binding_records_nothing_where_torch_is_built_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

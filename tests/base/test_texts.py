@@ -148,7 +148,7 @@ def test_a_process_ends_with_the_one_that_it_belongs_to() -> None:
         assert not alive(between, start)
 
 
-@pytest.mark.parametrize("told", ["", "x y", "1", "99999999999999999999999 1x", "-1 0"])
-def test_an_environment_that_names_no_process(told: str) -> None:
+@pytest.mark.parametrize("found", ["", "x y", "1", "99999999999999999999999 1x", "-1 0"])
+def test_an_environment_that_names_no_process(found: str) -> None:
     line = "from nurec_lite.base.alive import end_with_parent; end_with_parent()"
-    assert subprocess.run([sys.executable, "-c", line], env=os.environ | {PARENT: told}, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", line], env=os.environ | {PARENT: found}, check=False).returncode == 0

@@ -98,8 +98,8 @@ def test_steps_alone_replace_the_seconds(
 ) -> None:
     config = composed(verb, given)
     assert (config.train.steps, config.train.seconds) == (steps, seconds)
-    told = job(shell, *given)["train"]
-    assert (told["steps"], told["seconds"]) == (steps, seconds)
+    found = job(shell, *given)["train"]
+    assert (found["steps"], found["seconds"]) == (steps, seconds)
 
 
 def test_the_budget_stands_where_hydra_looks_for_arguments() -> None:
@@ -237,20 +237,20 @@ def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_a_verb_they_are_listed() -> None:
-    told = ended()
-    assert told.returncode == 0 and told.stderr == ""
-    assert re.findall(r"python -m nurec_lite\.(\w+) +\w", told.stdout) == list(VERBS)
+    found = ended()
+    assert found.returncode == 0 and found.stderr == ""
+    assert re.findall(r"python -m nurec_lite\.(\w+) +\w", found.stdout) == list(VERBS)
 
 
 def test_a_verb_that_is_none_is_told_with_the_list() -> None:
-    told = ended("trian", "data=pack")
-    assert told.returncode == 2 and told.stderr.startswith("error: 'trian' is no verb; did you mean train?\n")
-    assert all(f"nurec_lite.{verb}" in told.stderr for verb in VERBS)
+    found = ended("trian", "data=pack")
+    assert found.returncode == 2 and found.stderr.startswith("error: 'trian' is no verb; did you mean train?\n")
+    assert all(f"nurec_lite.{verb}" in found.stderr for verb in VERBS)
 
 
 def test_a_verb_after_the_package_is_that_verb(shell: Shell) -> None:
-    told = ended("train", "train.steps=7", "--cfg", "job")
-    assert told.returncode == 0 and yaml.safe_load(told.stdout)["train"]["steps"] == 7
+    found = ended("train", "train.steps=7", "--cfg", "job")
+    assert found.returncode == 0 and yaml.safe_load(found.stdout)["train"]["steps"] == 7
     shell.patch.setattr(sys, "argv", [])  # which `verbs` sets
     with pytest.raises(SystemExit, match="2"):
         verbs(["pack", "data=pack"])

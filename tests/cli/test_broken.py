@@ -39,9 +39,9 @@ def test_the_last_good_checkpoint_stays_and_the_batch_is_told(train: Train, tmp_
         in ended.error
     )
     assert (out / "checkpoint.pt").read_bytes() == good
-    told = json.loads((out / "broken.json").read_text())
-    assert told["step"] == 4 and all("tiny.pack: " in frame["file"] for frame in told["learned from"])
-    assert {frame["sensor"] for frame in told["learned from"]} >= {"lidar"}
+    found = json.loads((out / "broken.json").read_text())
+    assert found["step"] == 4 and all("tiny.pack: " in frame["file"] for frame in found["learned from"])
+    assert {frame["sensor"] for frame in found["learned from"]} >= {"lidar"}
     assert train(f"out={out}", "train.resume=auto", "train.steps=5", "lr.sh0=0.04").code == 0
     assert not (out / "broken.json").exists(), "it told of another run"
 

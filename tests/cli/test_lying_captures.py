@@ -65,8 +65,8 @@ def test_its_exports_and_renders_are_in_its_own_world(shell: Shell, tmp_path: Pa
         )
     assert b"comment origin" not in (tmp_path / "near/scene.ply").read_bytes()
     header = (tmp_path / "far/scene.ply").read_bytes().partition(b"end_header")[0].decode()
-    told = header.partition("comment origin ")[2].partition(":")[0]
-    assert [float(metres) for metres in told.split()] == pytest.approx(UTM, abs=100)
+    result = header.partition("comment origin ")[2].partition(":")[0]
+    assert [float(metres) for metres in result.split()] == pytest.approx(UTM, abs=100)
 
 
 def test_a_pack_of_it_stays_where_it_is(shell: Shell, tmp_path: Path) -> None:

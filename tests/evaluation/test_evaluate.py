@@ -162,10 +162,10 @@ def test_another_split_than_the_run_s_says_which_frames_were_trained_on(
 ) -> None:
     metrics = measured(trained[0], "evaluate-side-test-step2", "data.split=side", more=MIXED)
     assert TINY.frames == 10, "of which 4 and 9 are held out"
-    told = {"trained_split": "interp", "trained_on": "8 of 10 images", "trained_frames": "camera_1 0-3, 5-8"}
-    assert {key: metrics[key] for key in MIXED} == told
+    result = {"trained_split": "interp", "trained_on": "8 of 10 images", "trained_frames": "camera_1 0-3, 5-8"}
+    assert {key: metrics[key] for key in MIXED} == result
     printed = capsys.readouterr().out
-    assert all(text in printed for text in told.values())
+    assert all(text in printed for text in result.values())
     page = (trained[0].parent / "evaluate-side-test-step2/report.html").read_text()
     assert "8 of 10 images of them trained on" in page and "held-out frames" not in page
 
@@ -180,8 +180,8 @@ def test_the_run_s_own_split_needs_no_such_words() -> None:
     capture = tiny_capture().with_split("interp")
     assert trained_on(capture, held_out(capture), {"split": "interp"}, capture) is None
     side = capture.with_split("side")
-    told = trained_on(side, frames_of(side, "all"), {"split": "interp"}, part(capture, 6, 7, 8))
-    assert told is not None and told["trained_frames"] == "camera_0 6-8; camera_1 6-8; lidar 6-8"
+    result = trained_on(side, frames_of(side, "all"), {"split": "interp"}, part(capture, 6, 7, 8))
+    assert result is not None and result["trained_frames"] == "camera_0 6-8; camera_1 6-8; lidar 6-8"
     none = trained_on(side, frames_of(side, "test"), {"split": "interp"}, part(capture, 4))
     assert none == {"trained_split": "interp", "trained_on": "0 of 10 images", "trained_frames": "none"}
 
@@ -190,8 +190,8 @@ def test_other_frames_than_the_run_s_may_be_split_otherwise() -> None:
     """Both hold out the fifth of their moments, which is moment 8 for one and moment 4 for the other."""
     capture = tiny_capture().with_split("interp")
     thin = part(capture, 0, 2, 4, 6, 8).with_split("interp")
-    told = trained_on(thin, held_out(thin), {"split": "interp"}, capture)
-    assert told is not None and told["trained_frames"] == "camera_0 8; camera_1 8; lidar 8"
+    result = trained_on(thin, held_out(thin), {"split": "interp"}, capture)
+    assert result is not None and result["trained_frames"] == "camera_0 8; camera_1 8; lidar 8"
     late = part(capture, *range(3, 10)).with_split("interp")
     assert trained_on(late, held_out(late), {"split": "interp"}, capture) is None
 

@@ -266,8 +266,8 @@ def test_what_hinders_is_said_once(
     stages, scene = stages_for(device), scene_for(views[0], 60, device)
     with caplog.at_level(logging.INFO, "nurec_lite"):
         compare(scene, views, stages)
-    told = [r.message for r in caplog.records if "a step has 2 views, more than 1" in r.message]
-    assert len(told) == 2  # once an object
+    result = [r.message for r in caplog.records if "a step has 2 views, more than 1" in r.message]
+    assert len(result) == 2  # once an object
 
 
 # ---- the operators
@@ -278,8 +278,8 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     seed = torch.Generator().manual_seed(n)
     made = lambda *shape: torch.rand(shape, generator=seed).to(device)  # noqa: E731
     a = n // 2
-    told = made(2, grad_accum_floats(n))
-    told.view(torch.uint8)[:, 64 * n :] = 1
+    result = made(2, grad_accum_floats(n))
+    result.view(torch.uint8)[:, 64 * n :] = 1
     rows = [packed_view(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")]
     scene = [made(n, 3), made(n, 4), made(n, 3) + 0.1, made(n), made(n if own else 0), made(n, 2)]
     scene.append(made(n if stored else 0, 4))
@@ -289,7 +289,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     asked = [True, True, True, True, own and not stored, True]
     columns = (3 if own else 2) if stored else 0
     kinds = [False, True], [False, True], [nudged, nudged]
-    return scene, moved, rows, [one.clone() for one in told], *kinds, given, given_moved, asked, columns
+    return scene, moved, rows, [one.clone() for one in result], *kinds, given, given_moved, asked, columns
 
 
 @pytest.mark.parametrize("n", [0, 20])

@@ -9,9 +9,9 @@ import pytest
 from nurec_lite.native import build
 
 
-def said(capsys: pytest.CaptureFixture[str], told: float, *lines: str) -> str:
+def said(capsys: pytest.CaptureFixture[str], result: float, *lines: str) -> str:
     for line in lines:
-        told = build._progress(line, told)
+        result = build._progress(line, result)
     return capsys.readouterr().err
 
 

@@ -56,8 +56,8 @@ def test_of_gaussians_in_parts(sensor: str, device: torch.device) -> None:
 def test_a_sensor_tells_its_own_opacity_alone(sensor: str, device: torch.device) -> None:
     found = gradients_of(seen_by(sensor), device)
     camera, lidar = found["opacity_logits"], found["lidar_logits"][:, LIDAR_VALUES]
-    told, other = (camera, lidar) if sensor == "camera" else (lidar, camera)
-    assert told.abs().max() > 1e-3 and not other.any()
+    result, other = (camera, lidar) if sensor == "camera" else (lidar, camera)
+    assert result.abs().max() > 1e-3 and not other.any()
 
 
 def with_options(device: torch.device) -> Stages:

@@ -108,8 +108,8 @@ def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None
     found = []
     for p in (pairs, alone):
         leaf = replace(g, means=g.means.clone().requires_grad_(), lidar=g.lidar.clone().requires_grad_())
-        told = None if p.read is None else replace(p.read, features=leaf.lidar)
-        out = warps.blend(leaf, leaf.lidar, rays(view), replace(p, read=told), view, PLAN.segment_entries)
+        result = None if p.read is None else replace(p.read, features=leaf.lidar)
+        out = warps.blend(leaf, leaf.lidar, rays(view), replace(p, read=result), view, PLAN.segment_entries)
         found.append(torch.autograd.grad((out.features.sum() + out.distance.sum()), (leaf.means, leaf.lidar)))
     for one, two in zip(*found, strict=True):
         assert bool(one.any())

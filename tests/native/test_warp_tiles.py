@@ -178,11 +178,11 @@ def test_lists_are_in_the_order_of_the_projection(sensor: str, exact: bool, devi
 def test_exact_lists_go_by_what_projection_tells(sensor: str, device: torch.device) -> None:
     view = view_of(sensor, device)
     g = scene(view, device, 20)
-    told = native.project(g, view, plan=PLAN)
-    assert told.shapes is not None and told.shapes.shape == (20, 16 if sensor == "lidar" else 8)
-    assert told.seen is not None and bool(told.shapes[told.seen != 0].isfinite().all())
+    result = native.project(g, view, plan=PLAN)
+    assert result.shapes is not None and result.shapes.shape == (20, 16 if sensor == "lidar" else 8)
+    assert result.seen is not None and bool(result.shapes[result.seen != 0].isfinite().all())
     with pytest.raises(ValueError, match="shapes has shape"):
-        native.tile(replace(told, shapes=told.shapes[1:].contiguous()), view, plan=PLAN)
+        native.tile(replace(result, shapes=result.shapes[1:].contiguous()), view, plan=PLAN)
 
 
 def test_a_lidar_s_shapes_hold_features(device: torch.device) -> None:
@@ -214,10 +214,10 @@ def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
     """What passes between two bands has no candidates, and is not sorted."""
     view = view_of("lidar", device)
     g = scene(view, device, 200)
-    told = native.project(g, view, plan=PLAN)
-    assert told.candidates is not None and told.count is not None and told.seen is not None
-    counts, there = told.candidates[1].cpu(), told.index[: int(told.count)].cpu()
-    listed = told.seen.cpu().bool() & (counts > 0)
+    result = native.project(g, view, plan=PLAN)
+    assert result.candidates is not None and result.count is not None and result.seen is not None
+    counts, there = result.candidates[1].cpu(), result.index[: int(result.count)].cpu()
+    listed = result.seen.cpu().bool() & (counts > 0)
     assert there.sort().values.equal(listed.nonzero()[:, 0]) and len(there) > 0
 
 

@@ -98,8 +98,8 @@ def test_why_it_stands_aside_is_said_once(
     with caplog.at_level(logging.INFO, "nurec_lite"):
         for _ in range(3):
             learned(stages, state)
-    told = [record.message for record in caplog.records if "one after another" in record.message]
-    assert len(told) == 1 and words in told[0] and calls["render_camera"] == 6
+    result = [record.message for record in caplog.records if "one after another" in record.message]
+    assert len(result) == 1 and words in result[0] and calls["render_camera"] == 6
 
 
 def test_stages_that_another_option_changes_are_called(device: torch.device) -> None:

@@ -23,12 +23,12 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told_by(stages: Stages, state: TrainState, n: int) -> list[tuple[StepResult, Tensor, list[float]]]:
     """Of each of n steps, and copies of its figures and its report that were taken before the next."""
-    told = []
+    found = []
     for _ in range(n):
         result = step(stages, state)
-        told.append((result, result.figures.values.clone(), numbers_of(result.report)))
+        found.append((result, result.figures.values.clone(), numbers_of(result.report)))
         state.step += 1
-    return told
+    return found
 
 
 def numbers_of(report: Tensor | HostFuture | None) -> list[float]:
@@ -41,9 +41,9 @@ def test_what_a_launch_tells_is_not_written_over_by_the_next(monkeypatch: pytest
     state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
     stages = stages_of("cuda_graph")
     monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
-    told = told_by(stages, state, 20)
-    assert own(stages).launched >= 4 and len({tuple(figures.tolist()) for _, figures, _ in told}) == 20
-    for result, figures, report in told:
+    found = told_by(stages, state, 20)
+    assert own(stages).launched >= 4 and len({tuple(figures.tolist()) for _, figures, _ in found}) == 20
+    for result, figures, report in found:
         assert torch.equal(result.figures.values, figures) and numbers_of(result.report) == report
 
 

@@ -128,12 +128,12 @@ def test_every_update_draws_anew(optimizer: tuple[str, ...], monkeypatch: pytest
     state, numbers = tiny_state(), []
     add_sgld_noise = fused_activate.add_sgld_noise
 
-    def told(g: Gaussians, step: Tensor, *given: Any) -> None:
+    def result(g: Gaussians, step: Tensor, *given: Any) -> None:
         numbers.append(float(step))
         assert step.dtype == torch.float32 and step.device == g.means.device
         add_sgld_noise(g, step, *given)
 
-    monkeypatch.setattr(fused_activate, "add_sgld_noise", told)
+    monkeypatch.setattr(fused_activate, "add_sgld_noise", result)
     steps(stages_of(*optimizer), state, 10)
     assert numbers == list(range(1, 11)) and len(state.scene.gaussians) > len(tiny_state().scene.gaussians)
 

@@ -83,13 +83,13 @@ def test_the_step_s_relocation_is_by_the_option_s_stage() -> None:
 
 def test_the_baseline_s_relocation_asks_the_stage() -> None:
     """And not the readable one by itself."""
-    told: list[int | None] = []
+    result: list[int | None] = []
 
     def part(*given: Any) -> Any:
-        told.append(given[-1])
+        result.append(given[-1])
         return fused_activate.mcmc_split(*given)
 
     stages = base_stages("native", torch.device("cpu")).replaced(mcmc_split=part)
     for chosen in (relocate, relocate_masked):
         stages.update.rearrange(stages.replaced(relocate=chosen), tiny_state(), 3)
-    assert told == [None, MAX_COPIES]
+    assert result == [None, MAX_COPIES]

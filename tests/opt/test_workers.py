@@ -109,11 +109,11 @@ def test_an_error_in_a_process_reaches_the_caller(tmp_path: Path, loader: Loader
     write_pack(tiny_capture(), path)
     plan = ShotPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
     path.unlink()
-    with pytest.raises(CaptureError, match=r"gone\.pack: \S+ cannot be read") as told:
+    with pytest.raises(CaptureError, match=r"gone\.pack: \S+ cannot be read") as found:
         loader(plan, 0)
     with pytest.raises(CaptureError) as plain:
         plan.load(0)
-    assert str(told.value) == str(plain.value)  # one sentence
+    assert str(found.value) == str(plain.value)  # one sentence
 
 
 def test_a_process_that_dies_is_replaced(plan: ShotPlan, loader: LoaderProcesses) -> None:

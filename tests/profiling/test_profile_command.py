@@ -292,8 +292,10 @@ def test_nothing_of_an_earlier_window_is_left(keys: list[str], tmp_path: Path) -
 
 
 def test_nsys_and_ncu_want_a_gpu(keys: list[str]) -> None:
-    code, told = in_process(keys, "nvtx")
-    assert code == 2 and re.match(r"nsys and ncu record a GPU, but the steps run on cpu; use tool=torch", told["error"])
+    code, found = in_process(keys, "nvtx")
+    assert code == 2 and re.match(
+        r"nsys and ncu record a GPU, but the steps run on cpu; use tool=torch", found["error"]
+    )
 
 
 @pytest.mark.filterwarnings("ignore:called a synchronizing")
@@ -306,9 +308,9 @@ def test_lines_that_wait(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> No
         return add(self, *arguments)
 
     monkeypatch.setattr(History, "add", waits)
-    code, told = in_process(keys, "syncs")
-    (line,) = told["lines"]
-    assert code == 0 and told["lines"][line] == 2
+    code, found = in_process(keys, "syncs")
+    (line,) = found["lines"]
+    assert code == 0 and found["lines"][line] == 2
     file, number = line.split(":")
     assert file == "nurec_lite/training/loop.py"
     assert "history.add(" in (ROOT / file).read_text().splitlines()[int(number) - 1]

@@ -157,8 +157,8 @@ def test_kernels_of_a_graph_are_not_launched_one_by_one() -> None:
     )
     trace = Trace((Range("step", 0, 100, main),), calls, works)
     assert digest.count_single(trace, digest.started(trace)) == 1
-    told = replace(trace, works=tuple(replace(work, node=work.correlation == 2) for work in works))
-    assert digest.count_single(told, digest.started(told)) == 0
+    found = replace(trace, works=tuple(replace(work, node=work.correlation == 2) for work in works))
+    assert digest.count_single(found, digest.started(found)) == 0
 
 
 def test_calls_after_the_last_step_do_not_count() -> None:
@@ -192,24 +192,32 @@ def test_a_loaders_thread_with_a_range_of_its_own() -> None:
 
 def test_torch_tells_the_same_figures(tmp_path: Path, summary: Summary) -> None:
     trace = read_kineto(write_kineto(tmp_path / "trace.json", as_torch_tells(two_steps())), gpu=True)
-    told = summarise(trace, Taken("torch", "2.13", "", WINDOW, estimates=("kernels.occupancy",)))
-    assert told.ranges == summary.ranges and told.gaps == summary.gaps and told.copy_kinds == summary.copy_kinds
-    assert (told.gpu_busy, told.launches, told.syncs) == (summary.gpu_busy, 4, 1)
-    assert [(k.name, k.shared_static, k.shared, k.occupancy) for k in told.kernels[:2]] == [
+    found = summarise(trace, Taken("torch", "2.13", "", WINDOW, estimates=("kernels.occupancy",)))
+    assert found.ranges == summary.ranges and found.gaps == summary.gaps and found.copy_kinds == summary.copy_kinds
+    assert (found.gpu_busy, found.launches, found.syncs) == (summary.gpu_busy, 4, 1)
+    assert [(k.name, k.shared_static, k.shared, k.occupancy) for k in found.kernels[:2]] == [
         ("renderBackward", None, 9216, 40.0), ("blend", None, 1536, 40.0)
     ]  # fmt: skip
 
 
 def test_without_a_gpu_nothing_is_said_of_one(tmp_path: Path) -> None:
     trace = replace(two_steps(), calls=(), works=())
-    told = summarise(
+    found = summarise(
         read_kineto(write_kineto(tmp_path / "t.json", trace), gpu=False), Taken("torch", "2.13", "", WINDOW)
     )
-    assert (told.step_ms, told.ranges[1].cpu_ms) == (pytest.approx(1), pytest.approx(0.3))
-    unknown = (told.gpu_busy, told.idle_ms, told.launches, told.syncs, told.copies, told.copied_bytes, told.allocations)
-    assert unknown == (None,) * 7 and told.kernels == told.gaps == told.waits == told.copy_kinds == ()
-    assert all(r.gpu_ms is None and r.launches is None for r in told.ranges)
-    assert NO_GPU in told.notes
+    assert (found.step_ms, found.ranges[1].cpu_ms) == (pytest.approx(1), pytest.approx(0.3))
+    unknown = (
+        found.gpu_busy,
+        found.idle_ms,
+        found.launches,
+        found.syncs,
+        found.copies,
+        found.copied_bytes,
+        found.allocations,
+    )
+    assert unknown == (None,) * 7 and found.kernels == found.gaps == found.waits == found.copy_kinds == ()
+    assert all(r.gpu_ms is None and r.launches is None for r in found.ranges)
+    assert NO_GPU in found.notes
 
 
 @pytest.mark.parametrize(

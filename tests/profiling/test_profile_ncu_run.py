@@ -142,13 +142,13 @@ def test_without_a_setting_the_process_is_told_what_was_chosen(tmp_path: Path, n
     assert ncu.calls("bindings") == [PACKAGE]
 
 
-@pytest.mark.parametrize(("seen", "told"), [("", True), ('"7 nurec_lite:step/loss:none"', False)])
+@pytest.mark.parametrize(("seen", "found"), [("", True), ('"7 nurec_lite:step/loss:none"', False)])
 def test_where_ncu_saw_no_range_at_all_the_other_binding_is_named(
-    tmp_path: Path, ncu: StandIn, seen: str, told: bool
+    tmp_path: Path, ncu: StandIn, seen: str, found: bool
 ) -> None:
     ncu.write("profile.sh", NONE)
     ncu.write("list.csv", page({NVTX: seen}))
-    assert (f"set {SETTING}={TORCH}" in sentence(tmp_path, range="step/tile")) == told
+    assert (f"set {SETTING}={TORCH}" in sentence(tmp_path, range="step/tile")) == found
 
 
 def test_a_cut_list_of_launches_is_told(tmp_path: Path, ncu: StandIn) -> None:
@@ -196,8 +196,8 @@ def test_results_of_an_earlier_profile_do_not_stand_in_for_a_failed_one(tmp_path
 )
 def test_what_ncu_says_gets_a_remedy(tmp_path: Path, ncu: StandIn, line: str, expected: list[str]) -> None:
     ncu.says(line)
-    told = sentence(tmp_path)
-    assert told.startswith("ncu says '") and all(words in told for words in expected)
+    found = sentence(tmp_path)
+    assert found.startswith("ncu says '") and all(words in found for words in expected)
 
 
 @pytest.mark.parametrize("prefix", ["==ERROR== ", "==WARNING== ", ""])
@@ -214,18 +214,18 @@ def test_what_ncu_says_gets_a_remedy(tmp_path: Path, ncu: StandIn, line: str, ex
 def test_a_gpu_that_ncu_does_not_measure(tmp_path: Path, ncu: StandIn, prefix: str, line: str) -> None:
     """ncu ends before it starts the training, which is not blamed."""
     ncu.write("profile.sh", f"echo {shlex.quote(prefix + line)} >&2; exit 1")
-    told = sentence(tmp_path)
+    found = sentence(tmp_path)
     assert (
-        told.startswith(f"ncu says '{line}': this ncu does not measure this GPU here; install")
-        and "use tool=torch" in told
+        found.startswith(f"ncu says '{line}': this ncu does not measure this GPU here; install")
+        and "use tool=torch" in found
     )
 
 
 def test_an_ncu_that_starts_nothing_is_blamed_itself(tmp_path: Path, ncu: StandIn) -> None:
     ncu.write("profile.sh", "echo 'cannot open libnvperf_host.so'; exit 127")
-    told = sentence(tmp_path)
-    assert told.startswith("ncu ended with code 127 before the training began (cannot open libnvperf_host.so); ")
-    assert "ncu.log" in told and told.endswith("install another NVIDIA Nsight Compute, or use tool=torch")
+    found = sentence(tmp_path)
+    assert found.startswith("ncu ended with code 127 before the training began (cannot open libnvperf_host.so); ")
+    assert "ncu.log" in found and found.endswith("install another NVIDIA Nsight Compute, or use tool=torch")
     ncu.write("profile.sh", "touch \"$out/window-nvtx.began\"; echo 'RuntimeError: out of order'; exit 1")
     assert sentence(tmp_path).startswith(
         "the training steps ended with code 1 before all were recorded (RuntimeError: out"
@@ -257,8 +257,8 @@ def test_no_kernel_matched_tells_which_there_were(tmp_path: Path, ncu: StandIn) 
     ncu.write("profile.sh", NONE)
     columns = [{"Kernel Name": name} for name in ("render_forward", "render_backward", "render_forward", "größe")]
     ncu.write("list.csv", page(*columns))
-    told = sentence(tmp_path, kernels="rendr", range="step/tile")
-    assert told.startswith(
+    found = sentence(tmp_path, kernels="rendr", range="step/tile")
+    assert found.startswith(
         "no kernel matched kernels=rendr range=step/tile; there were render_forward, render_backward, größe, "
         "in the ranges step/render; kernels is a regular"
     )
@@ -286,8 +286,8 @@ def test_a_window_without_kernels(tmp_path: Path, ncu: StandIn) -> None:
 
 def test_a_report_that_cannot_be_exported(tmp_path: Path, ncu: StandIn) -> None:
     ncu.write("import.sh", "echo '==ERROR== Failed to load report file'; exit 1")
-    told = sentence(tmp_path)
-    assert "ncu cannot export" in told and "it says '==ERROR== Failed to load report file'" in told
+    found = sentence(tmp_path)
+    assert "ncu cannot export" in found and "it says '==ERROR== Failed to load report file'" in found
 
 
 def test_an_export_without_the_expected_columns(tmp_path: Path, ncu: StandIn) -> None:

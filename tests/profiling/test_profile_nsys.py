@@ -42,12 +42,12 @@ def test_tables_of_another_version(database: Path) -> None:
 
 def test_kernels_of_a_graph(database: Path) -> None:
     trace = sorted_trace(two_steps())
-    told = replace(
+    result = replace(
         trace, works=tuple(replace(work, node=work.kind == KERNEL and k % 2 == 0) for k, work in enumerate(trace.works))
     )
-    assert read_nsys(NsysFile(told).write(database)) == told
+    assert read_nsys(NsysFile(result).write(database)) == result
     older = database.with_name("older.sqlite")
-    NsysFile(told).write(older, renamed=[(KERNEL_TABLE, "graphNodeId", "")])
+    NsysFile(result).write(older, renamed=[(KERNEL_TABLE, "graphNodeId", "")])
     assert read_nsys(older) == trace
 
 
@@ -147,15 +147,15 @@ def test_an_empty_capture(database: Path) -> None:
         read_nsys(file.write(database))
 
 
-@pytest.mark.parametrize(("binding", "told"), [(PACKAGE, True), (TORCH, False)])
+@pytest.mark.parametrize(("binding", "result"), [(PACKAGE, True), (TORCH, False)])
 def test_where_there_are_no_ranges_at_all_the_other_binding_is_named(
-    database: Path, monkeypatch: pytest.MonkeyPatch, binding: str, told: bool
+    database: Path, monkeypatch: pytest.MonkeyPatch, binding: str, result: bool
 ) -> None:
     monkeypatch.setenv(SETTING, binding)
     monkeypatch.setattr(nvtx, "installed", lambda: True)
     with pytest.raises(ProfileError) as caught:
         read_nsys(NsysFile().write(database))
-    assert (f"set {SETTING}={TORCH}" in str(caught.value)) == told
+    assert (f"set {SETTING}={TORCH}" in str(caught.value)) == result
 
 
 def test_other_ranges_only(database: Path) -> None:

@@ -167,8 +167,8 @@ def test_a_picture_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(views, "overlay", failing)
     parsed = assert_whole(page(inspection(tiny_capture())))
-    told = [text for text in parsed.texts if "is missing: ValueError: no" in text]
-    assert len(parsed.all("p", **MISSING)) == 4 and all(NASTY in text for text in told)
+    found = [text for text in parsed.texts if "is missing: ValueError: no" in text]
+    assert len(parsed.all("p", **MISSING)) == 4 and all(NASTY in text for text in found)
     assert len(parsed.all("img")) == whole - 4
 
 

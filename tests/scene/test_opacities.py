@@ -88,8 +88,8 @@ def test_a_sensor_tells_its_own_opacity_alone(sensor: str) -> None:
     inputs = [x.clone().requires_grad_() for x in (g.opacity_logits, g.lidar_logits[:, LIDAR_VALUES])]
     assert gradcheck(of, inputs, atol=1e-7, rtol=1e-5)
     found = torch.autograd.grad(of(*inputs).square().sum(), inputs, allow_unused=True)
-    told, other = found if sensor == "camera" else found[::-1]
-    assert told.abs().max() > 1e-3 and (other is None or not other.any())
+    result, other = found if sensor == "camera" else found[::-1]
+    assert result.abs().max() > 1e-3 and (other is None or not other.any())
 
 
 def test_who_is_opaque_to_the_lidar_alone_is_seen_by_it_alone() -> None:

@@ -179,10 +179,10 @@ def test_what_was_found_is_told() -> None:
     calibration.camera_rotations[0, 1], calibration.camera_translations[0, 2] = math.radians(0.5), 0.03
     calibration.rig_translations[1, 0], calibration.exposure_drift[0, 1, 0, 2] = -0.2, math.log(0.8)
     calibration.vignetting[0], calibration.camera_offsets[0] = torch.tensor([0.1, 0.05, 0.05]), -0.0123
-    told = corrections(replace(tiny_scene(), calibration=calibration))
+    result = corrections(replace(tiny_scene(), calibration=calibration))
     first = capture.cameras[0].name
-    assert str(told["corrections"]).startswith(f"{first} 0.50° 30 mm -12.3 ms, ")
-    assert str(told["corrections"]).endswith("rig 0.00° 200 mm, exposure 25 %, corners 22 %")
+    assert str(result["corrections"]).startswith(f"{first} 0.50° 30 mm -12.3 ms, ")
+    assert str(result["corrections"]).endswith("rig 0.00° 200 mm, exposure 25 %, corners 22 %")
     assert corrections(tiny_scene()) == {}
 
 

@@ -25,7 +25,7 @@ class Watch(TorchDispatchMode):
         self.begun: list[str] = []  # branches, at each of their works
         self._branch = STEP
         self._homes: dict[int, str] = {}  # by memory: the branch that made it
-        self._told: dict[str, set[int]] = defaultdict(set)  # memory of others that a branch may read
+        self._handed_over: dict[str, set[int]] = defaultdict(set)  # memory of others that a branch may read
         self._made: set[int] = set()  # by branches, since the last join
         self._kept: list[Any] = []  # so that no memory is used twice
 
@@ -38,7 +38,7 @@ class Watch(TorchDispatchMode):
         self.join()
 
     def run(self, branch: str, work: Callable[..., Any], *given: Any) -> Any:
-        self._told[branch] |= memory_of(given)
+        self._handed_over[branch] |= memory_of(given)
         self._branch, before = branch, self._branch
         self.begun.append(branch)
         try:
@@ -49,7 +49,7 @@ class Watch(TorchDispatchMode):
         return made
 
     def join(self) -> None:
-        self._told[STEP] |= self._made
+        self._handed_over[STEP] |= self._made
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -58,7 +58,7 @@ class Watch(TorchDispatchMode):
         read = memory_of((args, kwargs))
         for place in read:
             home = self._homes.get(place, self._branch)
-            if home != self._branch and place not in self._told[self._branch]:
+            if home != self._branch and place not in self._handed_over[self._branch]:
                 self.found.setdefault(f"{func}: {self._branch} reads what {home} made")
         for place in memory_of(out) - read:
             self._homes.setdefault(place, self._branch)

@@ -203,27 +203,27 @@ def write_kineto(path: Path, trace: Trace) -> Path:
     return path
 
 
-def _event(cat: str, name: str, item: Any, tid: int, told: dict[str, Any]) -> dict[str, Any]:
+def _event(cat: str, name: str, item: Any, tid: int, found: dict[str, Any]) -> dict[str, Any]:
     times = {"ts": item.start / 1000, "dur": (item.end - item.start) / 1000}
-    return {"ph": "X", "cat": cat, "name": name, "pid": PID, "tid": tid, "args": told, **times}
+    return {"ph": "X", "cat": cat, "name": name, "pid": PID, "tid": tid, "args": found, **times}
 
 
 def _work_event(work: Work) -> dict[str, Any]:
-    told: dict[str, Any] = {"correlation": work.correlation, "stream": work.stream, "device": 0}
+    found: dict[str, Any] = {"correlation": work.correlation, "stream": work.stream, "device": 0}
     if work.kind == KERNEL:
-        told |= {
+        found |= {
             "registers per thread": work.registers,
             "shared memory": work.shared,
             "est. achieved occupancy %": work.occupancy,
         }
-        return _event("kernel", KERNELS.get(work.name, work.name), work, 7, told)
-    told["bytes"] = work.bytes
+        return _event("kernel", KERNELS.get(work.name, work.name), work, 7, found)
+    found["bytes"] = work.bytes
     if work.kind == MEMSET:
-        return _event("gpu_memset", "Memset (Device)", work, 7, told)
+        return _event("gpu_memset", "Memset (Device)", work, 7, found)
     kind, _, memory = work.name.partition(", ")
     short = {"host to device": "HtoD", "device to host": "DtoH", "device to device": "DtoD"}[kind]
     sides = {"HtoD": f"{memory.capitalize()} -> Device", "DtoH": f"Device -> {memory.capitalize()}"}
-    return _event("gpu_memcpy", f"Memcpy {short} ({sides.get(short, 'Device -> Device')})", work, 7, told)
+    return _event("gpu_memcpy", f"Memcpy {short} ({sides.get(short, 'Device -> Device')})", work, 7, found)
 
 
 def as_torch_tells(trace: Trace, occupancy: float = 40.0) -> Trace:

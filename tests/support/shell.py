@@ -57,8 +57,8 @@ class Shell:
         except SystemExit as end:
             code = end.code
         assert isinstance(code, int)
-        told = self.capsys.readouterr()
-        return Ended(code, told.err, told.out)
+        found = self.capsys.readouterr()
+        return Ended(code, found.err, found.out)
 
 
 @dataclass

@@ -75,10 +75,13 @@ def test_no_branch_reads_what_it_was_not_given(
     kinds = [(kind, count) for kind, count in zip(("images", "sweeps"), n, strict=True) if count]
     views = ["images"] * n[0] + ["sweeps"] * n[1]
     early = ["images"] if "fused_harmonics" in names and n[0] == 1 else []
-    for told in (False, "no_sync" in names):  # lists of a first step have all the room that they need, and tell of none
+    for result in (
+        False,
+        "no_sync" in names,
+    ):  # lists of a first step have all the room that they need, and tell of none
         watch = watched(stages, state, tiny_shots(tuple(range(n[0])), tuple(range(n[1]))))
         assert not watch.found
-        rendered = [branch for kind, count in kinds for branch in (kind, *["lists"] * (count * told))]
+        rendered = [branch for kind, count in kinds for branch in (kind, *["lists"] * (count * result))]
         assert watch.begun == [*rendered, *views, "lists", "figures", *early]  # all of a kind rendered, each compared
 
 
@@ -98,13 +101,13 @@ def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
     device, config = torch.device("cuda"), tiny_config(device="cuda")
     config = replace(config, model=replace(config.model, calibrate=grid is not None, bilateral_grid=grid))
     stages, state = stages_of("native", (*MOST, *BUNDLES), device), make_state(config, tiny_capture(), device)
-    told = 0  # lists: those of a camera that comes for the first time have all the room that they need
+    result = 0  # lists: those of a camera that comes for the first time have all the room that they need
     for state.step in range(4):
         watch = watched(stages, state, stages.feed.fetch(stages, state))
         own = [branch for branch in watch.begun if branch != "lists"]
         assert not watch.found and own == ["images", "sweeps", "images", "sweeps", "figures", "images"]
-        told += watch.begun.count("lists") - 1
-    assert told >= 3
+        result += watch.begun.count("lists") - 1
+    assert result >= 3
 
 
 # ---- that it is seen

@@ -228,13 +228,13 @@ def test_without_one_of_its_own_a_step_has_the_terms_and_gradients_of_one_opacit
     """Beside it a step whose two are equal: cameras and lidar share what one opacity would be told."""
     found = []
     for own in (False, True):
-        state, told = tiny_state(configured(own)), {}
+        state, result = tiny_state(configured(own)), {}
 
-        def keep(state: TrainState, told: dict[str, Tensor] = told) -> None:
-            told.update({n: p.grad.clone() for n, p in state.scene.parameters().items() if p.grad is not None})
+        def keep(state: TrainState, result: dict[str, Tensor] = result) -> None:
+            result.update({n: p.grad.clone() for n, p in state.scene.parameters().items() if p.grad is not None})
 
         stages = reference_stages().replaced(optimize=keep, density=lambda stages, state: None)
-        found.append((step(stages, state).terms, told))
+        found.append((step(stages, state).terms, result))
     (terms, one), (more, two) = found
     assert "tie" not in terms and float(more["tie"]) == 0
     assert float(more["opacity"]) == pytest.approx(2 * float(terms["opacity"]), rel=1e-6)

@@ -145,7 +145,7 @@ def test_what_cameras_disagree_by_is_found(odd: Odd, start: str, tmp_path: Path)
 # ---- sentences on sensors
 
 
-def told(capture: Capture, degrees: list[float], milliseconds: list[float], steps: int = 10**6) -> list[str]:
+def result(capture: Capture, degrees: list[float], milliseconds: list[float], steps: int = 10**6) -> list[str]:
     """Of cameras that were turned about their x axes, and whose clocks are behind."""
     known = none_known(capture, 0.5, "cpu")
     known.camera_rotations[:, 0] = torch.deg2rad(torch.tensor(degrees))
@@ -166,12 +166,12 @@ def told(capture: Capture, degrees: list[float], milliseconds: list[float], step
     ],
 )
 def test_what_sensors_disagree_by(degrees: list[float], milliseconds: list[float], sentences: list[str]) -> None:
-    assert told(tiny_capture(LONG), degrees, milliseconds) == sentences
+    assert result(tiny_capture(LONG), degrees, milliseconds) == sentences
 
 
 def test_a_short_run_says_that_there_may_be_more() -> None:
     capture = tiny_capture(LONG)
-    assert told(capture, [0.1, -0.1], [-10.0, 10.0], steps=100) == [
+    assert result(capture, [0.1, -0.1], [-10.0, 10.0], steps=100) == [
         "camera_0 and camera_1 are turned against each other by at least 0.20°.",
         "The clock of camera_1 is at least 20 ms behind that of camera_0.",
     ]
@@ -181,17 +181,17 @@ def test_a_short_run_says_that_there_may_be_more() -> None:
 def test_a_turn_that_edges_do_not_tell_is_not_said(error: float, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """0.3 degrees lie within three standard errors of what the drive tells of two cameras."""
     monkeypatch.setattr(search, "agreement", lambda *args: Agreement(0.0, error, 0.0, 0.001))
-    sentences = told(tiny_capture(LONG), [0.15, -0.15], [0.0, 0.0])
+    sentences = result(tiny_capture(LONG), [0.15, -0.15], [0.0, 0.0])
     assert any("are turned against each other" in sentence for sentence in sentences) == said
 
 
 def test_one_camera_disagrees_with_the_lidar_or_else_with_the_poses() -> None:
     capture = with_one_camera(tiny_capture(LONG))
-    assert told(capture, [0.3], [20.0])[1:] == [
+    assert result(capture, [0.3], [20.0])[1:] == [
         "camera_0 is turned against the lidar by at least 0.30°.",
         "The clock of camera_0 is at least 20 ms behind that of the lidar.",
     ]
-    assert "camera_0 is turned against the poses by at least 0.30°." in told(without_lidar(capture), [0.3], [0.0])
+    assert "camera_0 is turned against the poses by at least 0.30°." in result(without_lidar(capture), [0.3], [0.0])
 
 
 def test_sensors_are_not_blamed_for_what_wrong_poses_do() -> None:

@@ -182,8 +182,8 @@ def test_what_a_step_left_outlasts_a_relocation() -> None:
     moved(stages, state, 4)
     work: Recorder = Recorder(device)
     left = [work.record(partial(torch.arange, n, device=device), ()) for n in (3, 1000, 100_000)]
-    told = [recording.launch() for recording in left]
+    result = [recording.launch() for recording in left]
     moved(stages, state, 1)
     assert recorded.launched >= 2
-    for values in told:
+    for values in result:
         assert torch.equal(values, torch.arange(len(values), device=device))

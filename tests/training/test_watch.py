@@ -58,11 +58,11 @@ def test_it_looks_now_and_then() -> None:
     state, watch = trained(), Watch(edge=1000.0)
     with torch.no_grad():
         state.scene.sky[0, 0, 0] = math.nan
-    told = []
+    result = []
     for n in range(1, EVERY + 1):
         watch.look(n, state.optimizer)
-        told.append(watch.trouble())
-    assert told[:-1] == [None] * (EVERY - 1) and told[-1] == (EVERY, "sky is nan")
+        result.append(watch.trouble())
+    assert result[:-1] == [None] * (EVERY - 1) and result[-1] == (EVERY, "sky is nan")
 
 
 # Figures of steps

@@ -77,8 +77,8 @@ class Fit:
 
     def above(self, other: "Fit") -> float:
         """Standard errors by which the contrast is higher than another one, which is zero where few points tell it."""
-        told = 2 * other.images > len(other.contrasts)
-        apart = self.contrasts - other.contrasts.nan_to_num() if told else self.contrasts
+        result = 2 * other.images > len(other.contrasts)
+        apart = self.contrasts - other.contrasts.nan_to_num() if result else self.contrasts
         apart = apart[~apart.isnan()]
         return float(apart.mean()) / max(_error(apart), 1e-3) if len(apart) > 1 else 0.0
 

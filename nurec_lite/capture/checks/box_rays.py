@@ -183,7 +183,9 @@ def _held(
     counts = torch.stack([torch.bincount(box[rows], minlength=len(known)) for rows in kinds]).tolist()
     found = zip(known.tolist(), *counts, steps.tolist(), strict=True)
     return [
-        (k, hit / told, step * own) for k, hit, past, near, own, step in found if (told := hit + past + near) >= FEWEST
+        (k, hit / decided, step * own)
+        for k, hit, past, near, own, step in found
+        if (decided := hit + past + near) >= FEWEST
     ]
 
 

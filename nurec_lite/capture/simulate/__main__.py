@@ -9,7 +9,7 @@ from typing import Any
 
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.folders import check_file
-from nurec_lite.base.program import Parser, told
+from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.capture.pack import IMAGE_FORMATS, is_pack, write_pack
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
@@ -33,7 +33,7 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    with told():
+    with ends_with_a_sentence():
         _simulate(vars(_parser().parse_args(arguments)))
 
 

@@ -58,8 +58,8 @@ def time_rows(a: Side, b: Side) -> list[Row]:
         if a.whole and b.whole:
             row = replace(row, difference=(row.b or 0.0) - (row.a or 0.0))
         rows.append(row)
-    told = [row for row in sums if row.a is not None or row.b is not None]
-    return told + sorted(rows, key=lambda row: row.weight, reverse=True)
+    present = [row for row in sums if row.a is not None or row.b is not None]
+    return present + sorted(rows, key=lambda row: row.weight, reverse=True)
 
 
 def _sum(a: Side, b: Side) -> Row:
@@ -74,8 +74,8 @@ def _sum(a: Side, b: Side) -> Row:
 def total_rows(a: Side, b: Side) -> list[Row]:
     """The largest relative difference first; what neither side tells is left out."""
     rows = [_row(name, a.totals, b.totals) for name in _names(a.totals, b.totals)]
-    told = [row for row in rows if row.a is not None or row.b is not None]
-    return sorted(told, key=lambda row: row.share, reverse=True)
+    present = [row for row in rows if row.a is not None or row.b is not None]
+    return sorted(present, key=lambda row: row.share, reverse=True)
 
 
 def resource_rows(a: Side, b: Side) -> list[Row]:
@@ -114,8 +114,8 @@ def _options(side: Side) -> list[str]:
 
 def _only(what: str, a: list[str], b: list[str]) -> str:
     parts = [("A", [x for x in a if x not in b]), ("B", [x for x in b if x not in a])]
-    told = [f"only in {side}: {', '.join(own)}" for side, own in parts if own]
-    return f"{what} {'; '.join(told)}" if told else ""
+    lines = [f"only in {side}: {', '.join(own)}" for side, own in parts if own]
+    return f"{what} {'; '.join(lines)}" if lines else ""
 
 
 def notes(a: Side, b: Side) -> list[str]:

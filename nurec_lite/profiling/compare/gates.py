@@ -116,13 +116,13 @@ def _time(gate: Gate, a: Side, b: Side) -> tuple[str, str]:
     if not names or min(counts) < _FEWEST:
         return INCONCLUSIVE, f"{_FEWEST} timed steps (ncu: launches of each kernel) are needed on both sides"
     low, middle, high = ratio_interval([a.samples[n] for n in names], [b.samples[n] for n in names])
-    told = f"ratio of medians {middle:.4f}, 95 % within [{low:.4f}, {high:.4f}]"
+    interval = f"ratio of medians {middle:.4f}, 95 % within [{low:.4f}, {high:.4f}]"
     if low > 1 + gate.limit:
-        return FAILED, told
+        return FAILED, interval
     alone = sorted(a.samples.keys() ^ b.samples.keys())
     if high > 1 + gate.limit or alone:
-        return INCONCLUSIVE, told + (f"; only one side has {_listed(alone)}" if alone else "")
-    return PASSED, told
+        return INCONCLUSIVE, interval + (f"; only one side has {_listed(alone)}" if alone else "")
+    return PASSED, interval
 
 
 def ratio_interval(

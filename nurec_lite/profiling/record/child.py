@@ -57,7 +57,7 @@ def began(out: Path, mode: str) -> bool:
     return (out / f"window-{mode}.began").is_file()
 
 
-def told(
+def read_window(
     out: Path,
     mode: str,
     ended: Ended,
@@ -84,7 +84,7 @@ def told(
 def run_window(config: ProfileConfig, out: Path, mode: str) -> dict[str, Any]:
     """Runs the window without a tool around it; returns its report."""
     ended = run_logged(window_command(config, out, mode), out / f"{mode}.log")
-    return told(out, mode, ended)
+    return read_window(out, mode, ended)
 
 
 def waiting_lines(config: ProfileConfig, out: Path) -> dict[str, int] | None:

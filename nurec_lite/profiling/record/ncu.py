@@ -24,7 +24,7 @@ from nurec_lite.profiling.ncu.errors import explained
 from nurec_lite.profiling.ncu.kernel import Kernel, kernel
 from nurec_lite.profiling.ncu.metrics import COUNTERS
 from nurec_lite.profiling.ncu.report import Profile, headline, write_report
-from nurec_lite.profiling.record.child import Ended, began, run_logged, said, told
+from nurec_lite.profiling.record.child import Ended, began, read_window, run_logged, said
 from nurec_lite.profiling.record.tools import check_version, find_tool, version_text
 from nurec_lite.profiling.record.window import window_command
 
@@ -132,7 +132,7 @@ def _checked(config: ProfileConfig, out: Path, ncu: Path, ended: Ended) -> dict[
     known = None if written and said(out, "nvtx") else explained(ended.output, alone)
     if known is not None:
         raise known
-    window = told(out, "nvtx", ended, "ncu")
+    window = read_window(out, "nvtx", ended, "ncu")
     if written:
         return window
     if "No kernels were profiled" in ended.output:

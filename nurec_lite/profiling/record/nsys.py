@@ -10,7 +10,7 @@ from nurec_lite.base import nvtx
 from nurec_lite.base.folders import make_way
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
-from nurec_lite.profiling.record.child import Ended, run_logged, said, told, waiting_lines
+from nurec_lite.profiling.record.child import Ended, read_window, run_logged, said, waiting_lines
 from nurec_lite.profiling.record.tools import check_version, find_tool, version_text
 from nurec_lite.profiling.record.window import window_command
 from nurec_lite.profiling.summary.summarise import Taken
@@ -52,17 +52,17 @@ def record_nsys(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, 
     child = window_command(config, out, "nvtx")
     line = [str(nsys), "profile", *FLAGS, f"--output={out / 'nsys'}", *child]
     ended = run_logged(line, out / "nsys.log", **nvtx.surroundings())
-    window = _told(out, ended)
+    window = _window_or_reason(out, ended)
     trace = _exported(nsys, out, ended)
     return trace, Taken("nsys", version_text(version), command, window, waiting_lines(config, out))
 
 
-def _told(out: Path, ended: Ended) -> dict[str, Any]:
+def _window_or_reason(out: Path, ended: Ended) -> dict[str, Any]:
     """The report of the process; where nsys did not start it, the reason."""
     known = None if said(out, "nvtx") else _explained(ended)
     if known is not None:
         raise known
-    return told(out, "nvtx", ended, "nsys")
+    return read_window(out, "nvtx", ended, "nsys")
 
 
 def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:

@@ -48,12 +48,12 @@ def find_tool(
 def tool_version(path: Path) -> tuple[int, ...]:
     """Version numbers from `--version`, such as (2025, 3, 1, 90)."""
     try:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProfileError(f"{path} cannot be run ({error}); install it again or put another one on PATH") from error
-    found = re.search(r"version (\d+(?:\.\d+)+)", told.stdout + told.stderr, re.IGNORECASE)
+    found = re.search(r"version (\d+(?:\.\d+)+)", ended.stdout + ended.stderr, re.IGNORECASE)
     if found is None:
-        lines = (told.stdout + told.stderr).strip().splitlines() or ["nothing"]
+        lines = (ended.stdout + ended.stderr).strip().splitlines() or ["nothing"]
         raise ProfileError(
             f"{path} --version says '{lines[0]}' and no version; install it again or put another on PATH"
         )

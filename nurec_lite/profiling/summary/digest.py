@@ -133,9 +133,9 @@ def _kernel_time(name: str, items: list[Started], n: int) -> KernelTime:
 
 def _mean_occupancy(works: list[Work]) -> float | None:
     """Weighted by time."""
-    told = [(w.occupancy, w.end - w.start) for w in works if w.occupancy is not None]
-    total = sum(time for _, time in told)
-    return sum(share * time for share, time in told) / total if total else None
+    stated = [(w.occupancy, w.end - w.start) for w in works if w.occupancy is not None]
+    total = sum(time for _, time in stated)
+    return sum(share * time for share, time in stated) / total if total else None
 
 
 def _largest(values: Iterable[int | None]) -> int | None:

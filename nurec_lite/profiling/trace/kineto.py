@@ -67,25 +67,25 @@ def _call(event: Event) -> Call:
 
 
 def _work(event: Event) -> Work:
-    kind, told = _WORKS[event["cat"]], event.get("args", {})
+    kind, arguments = _WORKS[event["cat"]], event.get("args", {})
     name = {KERNEL: plain_name, COPY: _copy_name}.get(kind, lambda _: MEMSET)(event["name"])
     return Work(
         kind,
         name,
         *_times(event),
-        told.get("correlation", -1),
-        told.get("stream"),
-        bytes=told.get("bytes"),
-        registers=told.get("registers per thread"),
-        shared=told.get("shared memory"),
-        occupancy=told.get("est. achieved occupancy %"),
+        arguments.get("correlation", -1),
+        arguments.get("stream"),
+        bytes=arguments.get("bytes"),
+        registers=arguments.get("registers per thread"),
+        shared=arguments.get("shared memory"),
+        occupancy=arguments.get("est. achieved occupancy %"),
     )
 
 
 def _copy_name(
-    told: str,  # Memcpy HtoD (Pageable -> Device)
+    arguments: str,  # Memcpy HtoD (Pageable -> Device)
 ) -> str:  # host to device, pageable
-    direction, _, memory = told.removeprefix("Memcpy ").partition(" (")
+    direction, _, memory = arguments.removeprefix("Memcpy ").partition(" (")
     kind = next(
         (m.lower() for m in ("Pageable", "Pinned") if m in memory and "host" in _COPIES.get(direction, "")), None
     )

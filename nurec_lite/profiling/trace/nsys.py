@@ -163,8 +163,10 @@ def _copy_name(row: dict[str, Any], kinds: dict[int, str]) -> str:
 
 def _no_kernels(export: Export) -> str:
     """Why, as far as nsys says so."""
-    told = [row["text"] for row in export.rows("DIAGNOSTIC_EVENT", "text?")]
-    about_cuda = next((f" (nsys says: {text.strip().rstrip('.')})" for text in told if text and "CUDA" in text), "")
+    diagnostics = [row["text"] for row in export.rows("DIAGNOSTIC_EVENT", "text?")]
+    about_cuda = next(
+        (f" (nsys says: {text.strip().rstrip('.')})" for text in diagnostics if text and "CUDA" in text), ""
+    )
     graphs = " of graphs only; trace them by node" if export.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE") else ""
     return (
         f"the capture {export.path} holds ranges but no kernels{graphs}{about_cuda}; check that the driver is as new as "
