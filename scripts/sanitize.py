@@ -68,8 +68,8 @@ BACKWARD = (
     "split_backward,launch_bounds,shared_memory",
 )
 HARMONICS = "fused_interp,fused_adam,fused_colour,fused_harmonics"
-BUNDLES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
-TOGETHER = f"fused_interp,collect_once,{BUNDLES}"  # with which views of a step go into one launch
+WARP_TILES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
+TOGETHER = f"fused_interp,collect_once,{WARP_TILES}"  # with which views of a step go into one launch
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/raster_tiles/backward_table.h has it
@@ -93,7 +93,7 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
       for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))),
     *((f"model.sh_degree=0 {SMALL} train.steps=1 +opt=[{options}]", cameras)
       for options, cameras in product((BACKWARD[1], BACKWARD[3]), ("rolling, many tiles", "global, many tiles"))),
-    *((f"model.sh_degree=0 train.steps=1 +opt=[{BUNDLES}] {SHORT} {size}", cameras)
+    *((f"model.sh_degree=0 train.steps=1 +opt=[{WARP_TILES}] {SHORT} {size}", cameras)
       for size, cameras in product(("", SMALL), ("rolling", "global", "learned", "distant"))),
     *((f"model.sh_degree={degree} {SMALL} {SHORT} opt.batch.images=3 opt.batch.sweeps=2 {more}", f"{cameras}, together")
       for (degree, more), cameras in product(LAUNCHES, ("rolling", "global"))),

@@ -70,11 +70,11 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_lists(sets: dict[str, Stages]) -> None:
-    """UserError where some sets list by tiles and others by bundles: all render the lists of the first."""
-    bundles = [name for name, stages in sets.items() if stages.plan is not None and stages.plan.warp_tiles]
-    if 0 < len(bundles) < len(sets):
+    """UserError where some sets list by tiles and others by warp tiles: all render the lists of the first."""
+    warp_tiled = [name for name, stages in sets.items() if stages.plan is not None and stages.plan.warp_tiles]
+    if 0 < len(warp_tiled) < len(sets):
         raise UserError(
-            f"--opt: '{bundles[0]}' renders lists of bundles (warp_cull), others those of tiles; give them one after another"
+            f"--opt: '{warp_tiled[0]}' renders lists of warp tiles (warp_cull), others those of tiles; give them one after another"
         )
 
 

@@ -35,7 +35,7 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, UserError])
 @pytest.mark.parametrize("pooled", [False, True])
-def test_who_leaves_by_an_error_leaves_no_thread(kind: type[BaseException], pooled: bool) -> None:
+def test_an_error_leaves_no_thread(kind: type[BaseException], pooled: bool) -> None:
     begun, ended, before = Event(), list[type[BaseException]](), active_count()
 
     def endless() -> None:

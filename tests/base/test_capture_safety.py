@@ -11,7 +11,7 @@ from nurec_lite.base.capture_safety import unsafe_operations
 CPU = torch.device("cpu")
 
 
-def test_a_number_that_the_host_reads_is_told() -> None:
+def test_a_number_that_the_host_reads_is_reported() -> None:
     with unsafe_operations(CPU) as unsafe:
         torch.nonzero(torch.ones(3))
     assert len(unsafe) == 1 and "nonzero" in unsafe[0]

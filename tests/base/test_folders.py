@@ -99,7 +99,7 @@ def test_a_strange_file_in_our_folder_is_not_replaced(ours: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "hard link", "folder", "pipe"])
-def test_a_strange_file_of_a_name_that_is_needed_is_told_at_once(ours: Path, kind: str) -> None:
+def test_a_strange_file_of_a_name_that_is_needed_is_reported_at_once(ours: Path, kind: str) -> None:
     place = ours / "report.html"
     if kind == "link":
         place.symlink_to("config.yaml")

@@ -56,7 +56,7 @@ def test_what_is_on_its_way_is_not_asked_for_by_what_is_recorded() -> None:
     assert arrival.done() and arrival.result() == [0, 1, 2]
 
 
-def test_an_error_of_what_is_recorded_is_told_as_it_is() -> None:
+def test_an_error_of_what_is_recorded_is_reported_as_it_is() -> None:
     recorder, numbers = Recorder(torch.device("cuda")), torch.arange(3.0, device="cuda")
     with pytest.raises(ZeroDivisionError):
         recorder.record(lambda: 1 // 0, ())

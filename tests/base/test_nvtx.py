@@ -83,7 +83,7 @@ def test_the_package_gets_whole_paths_with_colour_and_category(listen: Listen) -
     assert domain.popped == 3
 
 
-def test_what_a_tool_is_told_of_a_path_is_made_once(listen: Listen) -> None:
+def test_what_a_tool_hears_of_a_path_is_made_once(listen: Listen) -> None:
     domain = listen()
     with switch(nvtx=True):
         for _ in range(3):

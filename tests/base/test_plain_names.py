@@ -53,5 +53,5 @@ def test_two_names_of_one_file(one: str, other: str, between: list[str]) -> None
 @pytest.mark.parametrize(
     "names", [["image_02", "image_03", "image"], ["a", "b_above"], ["a_1", "a_2", "a"], ["x_t1.5", "x"], []]
 )
-def test_names_that_stand_beside_each_other(names: list[str]) -> None:
+def test_names_that_may_coexist(names: list[str]) -> None:
     assert not list(clashes(names))

@@ -22,7 +22,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def test_results_come_in_order_whoever_ends_first(threads: int) -> None:
+def test_results_come_in_order_whichever_ends_first(threads: int) -> None:
     def slow(n: int) -> int:
         time.sleep(0.003 * (5 - n % 5))
         return n * n
@@ -96,7 +96,7 @@ def test_a_scene_is_the_same_whatever_the_number_of_threads() -> None:
 # Together
 
 
-def test_who_comes_while_a_call_is_under_way_makes_up_the_next_one() -> None:
+def test_requests_during_a_call_make_up_the_next_one() -> None:
     calls, begun, go = [], threading.Event(), threading.Event()
 
     def squares(numbers: Sequence[int]) -> list[int]:
@@ -149,7 +149,7 @@ def test_the_caller_goes_on_and_the_first_is_there_before_the_last(threads: int)
     begun.close()
 
 
-def test_who_asks_for_what_failed_or_comes_after_is_told(threads: int) -> None:
+def test_asking_for_a_failed_result_or_a_later_one_raises(threads: int) -> None:
     def picky(n: int) -> int:
         if n == 5:
             raise ValueError("not five")

@@ -56,12 +56,12 @@ def recorder(notes: Notes) -> Recorder:
     return made
 
 
-def test_a_recording_begins_behind_what_is_queued_and_its_launches_come_behind_it(notes: Notes) -> None:
+def test_a_recording_begins_after_queued_work_and_its_launches_come_after_it(notes: Notes) -> None:
     recorder(notes).record(lambda: notes.append("work"), ())
     assert notes == ["recorder waits for step", "it begins", "work", "it ends", "step waits for recorder"]
 
 
-def test_an_error_of_what_is_recorded_is_told_and_not_what_follows_from_it(notes: Notes) -> None:
+def test_an_error_of_what_is_recorded_is_reported_and_not_what_follows_from_it(notes: Notes) -> None:
     def fails() -> None:
         notes.append("something fails")
         raise RuntimeError("operation not permitted when an event was last recorded in a capturing stream")

@@ -23,7 +23,7 @@ def test_a_reader_that_has_gone() -> None:
     stream.close()
 
 
-def test_a_full_disk_may_have_room_again(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_full_disk_may_have_space_again(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with open("/dev/full", "w") as full:
         stream = Enduring(full)
         stream.write("hello")

@@ -31,7 +31,7 @@ def test_what_the_user_has_set_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     ("device", "given", "had", "expected"),
     [("cuda", None, 7, 5), ("auto", None, 7, 5), ("cuda", None, 3, 3), ("cuda", "7", 7, 7), ("cpu", None, 7, 7)],
 )
-def test_the_host_beside_a_gpu(
+def test_the_host_with_a_gpu(
     monkeypatch: pytest.MonkeyPatch, device: str, given: str | None, had: int, expected: int
 ) -> None:
     """At most 5 threads here, wherever a GPU does the work and the user has said nothing."""

@@ -169,7 +169,7 @@ def test_nothing_is_timed_unless_wanted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_steps_launched_as_a_graph_are_told_apart_and_those_that_record_one_are_left_out(clock: Clock) -> None:
+def test_steps_launched_as_a_graph_are_distinguished_and_those_that_record_one_are_left_out(clock: Clock) -> None:
     timing = Timing(CPU, warm_up=1)
     with switch(timing=timing):
         for inner, ms in (("load", 9), ("record", 50), ("graph", 4), ("load", 8), ("graph", 6), ("graph", 2)):

@@ -35,7 +35,7 @@ def test_what_it_takes_waits_for_the_step_s_stream_and_is_held(monkeypatch: pyte
     assert notes == ["step records", "side waits for event of step", "a tensor is used on side"]
 
 
-def test_who_finishes_waits_for_that_stream_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finishing_waits_for_that_stream_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = recorded_streams(monkeypatch)
     SideStream(CUDA).finish()
     assert notes == ["the host waits for side"]
@@ -118,7 +118,7 @@ def test_on_a_cpu_what_other_work_wrote_is_there() -> None:
 
 
 @pytest.mark.gpu
-def test_what_a_kernel_writes_arrives_whoever_was_dropped_meanwhile() -> None:
+def test_what_a_kernel_writes_arrives_though_other_references_were_dropped() -> None:
     """Numbers of several launches under way, half of which nobody wants any more."""
     ops.load()
     kept = []

@@ -96,7 +96,7 @@ def test_a_jump_to_any_step_finds_its_results() -> None:
     window.close()
 
 
-def test_results_that_are_larger_than_expected_make_room_before_the_next() -> None:
+def test_results_larger_than_expected_free_memory_before_the_next() -> None:
     needs = order(6)
     window = Window(
         lambda key: key, Needs(needs, 2 * N), Bound(60, lambda key: 5, 0), lambda result: 10, lambda key: None

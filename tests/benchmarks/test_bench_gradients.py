@@ -226,15 +226,15 @@ def plain() -> Stages:
     return stages_with("", torch.device("cpu"))
 
 
-def in_bundles(device: torch.device) -> Stages:
+def in_warp_tiles(device: torch.device) -> Stages:
     """The drivers of a GPU, as `+opt=all` has them."""
     plan = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True, segment_entries=8)
     return stages_with("", device).compiled(plan, native_stages)
 
 
 @pytest.mark.skipif(not EMULATED, reason="runs the CUDA drivers: set NUREC_LITE_EMULATE_CUDA=1")
-def test_drivers_of_bundles_are_close(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_gradients, "stages_with", lambda name, device: in_bundles(device))
+def test_drivers_of_warp_tiles_are_close(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_gradients, "stages_with", lambda name, device: in_warp_tiles(device))
     for view in report(tmp_path, "--opt", "warp_cull")["views"]:
         assert view["rows"]["own warp_cull"]["status"] is None and view["entries"] > 100
 

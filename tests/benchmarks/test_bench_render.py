@@ -93,7 +93,7 @@ def test_a_disagreement_is_seen(sensor: str) -> None:
     assert difference(b, a) > 0.01
 
 
-def test_means_are_nudged_by_one_float_each() -> None:
+def test_means_move_by_one_float_each() -> None:
     own = Own(stages_with("", CPU), random(SIZES["small"], 0, 50, CPU), "camera")
     g, other = own.gaussians, nudged(own.gaussians, 1)
     means, moved = g.whole().means.detach(), other.whole().means
@@ -117,7 +117,7 @@ def test_one_that_disagrees_is_not_timed(
 # ---- gsplat's kernels
 
 
-def test_gsplat_beside_ours(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gsplat_and_ours(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_render, "find_peer", lambda wanted, device: (GSPLAT, None))
     found = report(tmp_path)
     assert found["environment"]["gsplat"] == "stand-in"

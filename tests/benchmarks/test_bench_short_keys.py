@@ -52,7 +52,7 @@ def test_all_orders_are_right(device: torch.device, tmp_path: Path, capsys: pyte
     assert "image, 5100 entries" in capsys.readouterr().out
 
 
-def test_a_wrong_order_is_told(device: torch.device) -> None:
+def test_a_wrong_order_is_reported(device: torch.device) -> None:
     sorting = Sorting.of(torch.arange(5000, device=device).flip(0), 32)
     assert sorting.wrong() == 0
     assert replace(sorting, bits=8).wrong() > 0.9

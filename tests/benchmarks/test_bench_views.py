@@ -65,7 +65,7 @@ def test_report_of_the_drivers_of_a_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(row["status"] is None for view in found["views"] for row in view["rows"].values())
 
 
-def test_views_stand_beside_one_another() -> None:
+def test_views_stand_next_to_one_another() -> None:
     view = random(TINY, 0, None, CPU).views["camera"]
     first, _, third = beside(view, 3, 0.5)
     assert (third.centre() - first.centre()).tolist() == pytest.approx([0, 1.0, 0])

@@ -63,7 +63,7 @@ def row(text: str, head: str) -> list[str]:
 # ---- from a page
 
 
-def test_lidar_beside_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lidar_and_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_page(tmp_path / "ncu.csv", six())
     (tmp_path / "instances.json").write_text(json.dumps(instances(NAMES)))
     main(["--from", str(tmp_path / "ncu.csv"), "--out", str(tmp_path / "out")])

@@ -21,7 +21,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DataConfig
 
-TOLD: dict[str, Any] = {
+CONDITIONS: dict[str, Any] = {
     "command": "python benchmarks/ladder/ladder.py --rungs '' workers", "date": "2026-11-21", "cpu": "a processor",
     "environment": {"device": "cpu, 2 threads", "torch": "2.13.0", "commit": "abc", "cores": "2"}, "capture": "street", "image": [192, 96],
     "gaussians": 36000, "lidar_rays": 2048, "repeat": 3, "warmup": 10, "steps": 3,
@@ -89,7 +89,7 @@ def test_without_a_baseline_there_is_no_speedup() -> None:
     assert rows_of(rungs)[1].speedup is None and rows_of(rungs)[1].step_ms == 10
 
 
-def test_the_table_holds_failed_rungs_and_quality_beside_speed() -> None:
+def test_the_table_holds_failed_rungs_and_quality_next_to_speed() -> None:
     rungs = ladder()
     assert table(rows_of(rungs)).splitlines() == [
         "| rung | step | speedup | peak memory |",
@@ -109,9 +109,9 @@ def test_the_table_holds_failed_rungs_and_quality_beside_speed() -> None:
 
 def test_only_what_stands_between_the_markers_changes(tmp_path: Path) -> None:
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    text = section(rows_of(ladder()), TOLD, tmp_path / "benchmarks/results/mine", tmp_path / "docs")
-    once = fill(page, text, markers(TOLD), "page")
-    assert fill(once, text, markers(TOLD), "page") == once
+    text = section(rows_of(ladder()), CONDITIONS, tmp_path / "benchmarks/results/mine", tmp_path / "docs")
+    once = fill(page, text, markers(CONDITIONS), "page")
+    assert fill(once, text, markers(CONDITIONS), "page") == once
     lines = once.splitlines()
     assert (lines[0], lines[1], lines[-2], lines[-1]) == ("before", BEGIN, END, "after")
     assert "old" not in lines and "| baseline | 20.0 (11.0 to 40.0) ms | 1.000 (1.000 to 1.000) | 100 MiB |" in lines
@@ -119,8 +119,8 @@ def test_only_what_stands_between_the_markers_changes(tmp_path: Path) -> None:
 
 
 def test_a_ladder_is_read_again(tmp_path: Path) -> None:
-    write(tmp_path, ladder(), rows_of(ladder()), TOLD)
-    assert read(tmp_path) == (ladder(), json.loads(json.dumps(TOLD)))
+    write(tmp_path, ladder(), rows_of(ladder()), CONDITIONS)
+    assert read(tmp_path) == (ladder(), json.loads(json.dumps(CONDITIONS)))
     (tmp_path / "ladder.json").write_text('{"rungs": [{"options": []}]}')
     with pytest.raises(UserError, match=r"holds no ladder\.json of this benchmark"):
         read(tmp_path)

@@ -121,7 +121,7 @@ def test_a_library_that_was_built_for_another_torch_is_not_there(monkeypatch: py
 
 
 @pytest.mark.parametrize("downscale", [1, 2, 5])
-def test_the_library_decodes_and_blocks_are_averaged_behind_it(calls: Calls, library: str, downscale: int) -> None:
+def test_the_library_decodes_and_blocks_are_averaged_after_it(calls: Calls, library: str, downscale: int) -> None:
     decode = GpuJpeg(CPU, library)
     found = decode(frame(File(jpeg(), downscale)))
     whole = beside(decode_image(Encoded(jpeg(), "", SIZE, 1)))

@@ -57,7 +57,7 @@ def test_images(root: Path, damage: Damage, message: str, frame: int) -> None:
     check(root, damage, re.escape(f"image_02/data/{0:010d}") + message)
 
 
-def test_damaged_pixels_are_told_by_the_checksum(root: Path) -> None:
+def test_damaged_pixels_are_reported_by_the_checksum(root: Path) -> None:
     path = root / DRIVE / PNG
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

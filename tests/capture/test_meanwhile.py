@@ -59,6 +59,6 @@ def test_errors_come_out_and_no_thread_stays(packed: DataConfig, monkeypatch: py
     assert active_count() == before
 
 
-def test_what_is_wrong_with_stages_is_left_to_those_who_build_them() -> None:
+def test_errors_of_stages_are_left_to_their_builder() -> None:
     begin_stages("unknown", torch.device("cpu"), "own", {"unknown": {}, "all": {"cpu": ["no_sync", "unknown"]}})
     begin_stages("reference", torch.device("cpu"), "gsplat", {"all": None})

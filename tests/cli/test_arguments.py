@@ -242,7 +242,7 @@ def test_without_a_verb_they_are_listed() -> None:
     assert re.findall(r"python -m nurec_lite\.(\w+) +\w", found.stdout) == list(VERBS)
 
 
-def test_a_verb_that_is_none_is_told_with_the_list() -> None:
+def test_a_verb_that_is_none_is_reported_with_the_list() -> None:
     found = ended("trian", "data=pack")
     assert found.returncode == 2 and found.stderr.startswith("error: 'trian' is no verb; did you mean train?\n")
     assert all(f"nurec_lite.{verb}" in found.stderr for verb in VERBS)

@@ -28,7 +28,7 @@ def test_what_is_not_finite_is_never_saved(train: Train, tmp_path: Path, argumen
     assert load_checkpoint(tmp_path / "out/checkpoint.pt", "cpu")["counters"]["step"] == 0
 
 
-def test_the_last_good_checkpoint_stays_and_the_batch_is_told(train: Train, tmp_path: Path) -> None:
+def test_the_last_good_checkpoint_stays_and_the_batch_is_reported(train: Train, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert train(f"out={out}", "train.steps=3").code == 0
     good = (out / "checkpoint.pt").read_bytes()
@@ -52,7 +52,7 @@ def test_it_stops_within_a_few_steps(train: Train, tmp_path: Path) -> None:
     assert ended.code == 2 and step <= 16
 
 
-def test_a_scene_that_flies_apart_is_told(train: Train, tmp_path: Path) -> None:
+def test_a_scene_that_flies_apart_is_reported(train: Train, tmp_path: Path) -> None:
     """Nothing of it is NaN."""
     ended = train(f"out={tmp_path / 'out'}", "train.steps=64", "lr.means=1000", "lr.means_decay=1")
     assert ended.code == 2 and "Gaussians fly " in ended.error and "; smaller lr.* or loss.* may mend it" in ended.error

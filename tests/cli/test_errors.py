@@ -227,7 +227,7 @@ def test_a_place_that_cannot_be_written(shell: Shell, tiny_pack: Path, tmp_path:
     assert_mendable(ended, r"file.* cannot be written \(.*\); free some space or choose another place")
 
 
-def test_half_an_image_of_a_pack_is_told_when_it_is_read(shell: Shell, tmp_path: Path) -> None:
+def test_half_an_image_of_a_pack_is_reported_when_it_is_read(shell: Shell, tmp_path: Path) -> None:
     """Numbers of a picture are not guessed: a pack whose member is no image is refused, too."""
     save_png(tmp_path / "picture.pack", np.zeros((4, 4, 3), np.uint8))
     ended = shell("train", "data=pack", f"data.root={tmp_path / 'picture.pack'}", f"out={tmp_path / 'out'}", *FAST)

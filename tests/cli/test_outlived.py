@@ -179,7 +179,9 @@ def test_a_disk_that_is_full_for_a_while(train: Train, tmp_path: Path, monkeypat
     assert "the run goes on and tries again" in ended.out
 
 
-def test_the_last_checkpoint_waits_for_room(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_checkpoint_waits_for_disk_space(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     full_disk(monkeypatch, range(2))
     ended = train(f"out={tmp_path / 'out'}", "train.steps=2")
     assert ended.code == 0 and "tried again in 0 s" in ended.out and step_of(tmp_path / "out") == 2

@@ -78,7 +78,7 @@ def test_no_file_of_another_is_replaced(shell: Shell, original: Path, quick: Pat
     assert contents(strange) == before
 
 
-def test_exports_and_packs_may_stand_beside_others(shell: Shell, original: Path, quick: Path, strange: Path) -> None:
+def test_exports_and_packs_may_lie_next_to_others(shell: Shell, original: Path, quick: Path, strange: Path) -> None:
     before = contents(strange)
     for _ in range(2):  # what is ours is replaced
         assert shell("export", f"checkpoint={quick}", f"out={strange / 'mine.ply'}").code == 0
@@ -125,7 +125,7 @@ def test_a_run_keeps_the_files_of_others_in_its_folder(train: Train, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["report.html", "metrics.json", "timing.csv"])
-def test_a_file_that_is_in_the_way_is_told_before_training(train: Train, tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_in_the_way_is_reported_before_training(train: Train, tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / MARKER).write_text("nurec_lite 1 train\nconfig.yaml\n")
     (tmp_path / "out" / name).write_text("mine")

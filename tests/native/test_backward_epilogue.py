@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import driven
 from look_scenes import SENSORS, View, scene_for, views_of
 from operators import check_schema
 from parity import DEVICES, Case, aimed, cast_view, rounding, run
 from parity import random_weights as weights_of
 from splat_scenes import F64
-from test_batched_views import _turned_away, assert_learned_alike, listed_by_bundles, moved
+from test_batched_views import _turned_away, assert_learned_alike, listed_by_warp_tiles, moved
 from test_parity_render import SUMS
 from together_scenes import LOOP, Learned, Render, learn, stages_for
 from torch import Tensor
+from warp_tile_scenes import driven
 
 from nurec_lite.native import backward_epilogue
 from nurec_lite.native.deferred_backward import DeferredGaussians, grad_accum_floats
@@ -224,7 +224,7 @@ def test_the_reference_in_double_precision(sensors: str, stored: bool, device: t
     weights, expected, slope = [], [], 0.0
     for k, view in enumerate(views):
         case = Case(scene, view)
-        projection, pairs = listed_by_bundles(case, device)
+        projection, pairs = listed_by_warp_tiles(case, device)
         limits = rounding(case, projection, pairs)
         shares = {name: w * limits.clear.view(-1, *[1] * (w.dim() - 1)) for name, w in weights_of(view, 9.0, k).items()}
         weights.append(shares)

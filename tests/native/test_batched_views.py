@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import PLAN, driven
 from lenses import lens_view
 from look_scenes import SENSORS, View, ordered, scene_for, views_of
 from parity import DEVICES, Case, aimed, cast_view, rounding, run
@@ -27,6 +26,7 @@ from splat_scenes import (
 from test_parity_render import SUMS
 from together_scenes import LOOP, Learned, by_other_cameras, learn, one_launch, stages_for
 from torch import Tensor
+from warp_tile_scenes import PLAN, driven
 
 from nurec_lite.native import batched_views
 from nurec_lite.native import stages as native
@@ -190,12 +190,12 @@ def test_with_short_keys(sensor: str, device: torch.device) -> None:
     assert not all(torch.equal(a[k], b[k]) for a, b in zip(found.values, others, strict=True) for k in a)
 
 
-# ---- lists and their room
+# ---- lists and their capacity
 
 
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.device) -> None:
-    """Also with a room, in which they are not all there is."""
+    """Also with a capacity, in which they are not all there is."""
     views = views_of(sensor, 3, device)
     scene, stages = scene_for(views[0], 200, device), stages_for(device)
     found, expected = compare(scene, views, stages)
@@ -209,24 +209,24 @@ def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.devic
     assert [listed.capacity for listed in again.lists] == [max(lengths) + 100] * 3
 
 
-@pytest.mark.parametrize("room", [0, 3, 100])
+@pytest.mark.parametrize("capacity", [0, 3, 100])
 @pytest.mark.parametrize("sensor", SENSORS)
-def test_lists_without_room_say_so(sensor: str, room: int, device: torch.device) -> None:
+def test_lists_without_capacity_say_so(sensor: str, capacity: int, device: torch.device) -> None:
     """Of any of the views; and with what they need there is enough."""
     views = views_of(sensor, 3, device)
     scene, stages = scene_for(views[0], 200, device), stages_for(device)
     expected = learn(LOOP, stages, scene, views)
-    rooms = dict.fromkeys(range(3), room)
+    capacities = dict.fromkeys(range(3), capacity)
     for _ in range(8):
-        by_view = iter(rooms.values())
+        by_view = iter(capacities.values())
         tight = stages.replaced(capacity=lambda view, each=by_view: next(each))
         found = learn(one_launch, tight, scene, views)
         needed = [int(listed.needed) for listed in found.lists]
-        if all(n <= r for n, r in zip(needed, rooms.values(), strict=True)):
+        if all(n <= r for n, r in zip(needed, capacities.values(), strict=True)):
             break
-        rooms = {k: max(rooms[k], n) for k, n in enumerate(needed)}
+        capacities = {k: max(capacities[k], n) for k, n in enumerate(needed)}
     assert_learned_alike(found, expected)
-    assert sum(rooms.values()) < 5 * sum(listed.capacity for listed in expected.lists)
+    assert sum(capacities.values()) < 5 * sum(listed.capacity for listed in expected.lists)
 
 
 # ---- beside the reference
@@ -242,7 +242,7 @@ def test_the_reference_in_double_precision(sensor: str, device: torch.device) ->
     weights, expected, slope = [], [], 0.0
     for k, view in enumerate(views):
         case = Case(scene, view)
-        projection, pairs = listed_by_bundles(case, device)
+        projection, pairs = listed_by_warp_tiles(case, device)
         limits = rounding(case, projection, pairs)
         assert limits.clear.double().mean() > 0.95 and limits.slope < 3e-4
         shares = {name: w * limits.clear.view(-1, *[1] * (w.dim() - 1)) for name, w in weights_of(view, 9.0, k).items()}
@@ -268,7 +268,7 @@ def test_the_reference_in_double_precision(sensor: str, device: torch.device) ->
             )
 
 
-def listed_by_bundles(case: Case, device: torch.device) -> tuple[Any, Any]:
+def listed_by_warp_tiles(case: Case, device: torch.device) -> tuple[Any, Any]:
     """On the CPU, by the drivers of the device."""
     with torch.no_grad():
         g = case.world(torch.float32)

@@ -271,7 +271,7 @@ def test_with_nvcc_kernels_for_the_gpu_are_compiled_too(monkeypatch: pytest.Monk
 # ---- what goes wrong
 
 
-def test_an_error_of_the_compiler_is_told_and_leaves_nothing(kernels: Path, calls: Path) -> None:
+def test_an_error_of_the_compiler_is_reported_and_leaves_nothing(kernels: Path, calls: Path) -> None:
     (kernels / "first/one_cpu.cpp").write_text("int a;\n#error broken on purpose\n")
     for _ in range(2):  # and again at the next try
         with pytest.raises(
@@ -284,7 +284,7 @@ def test_an_error_of_the_compiler_is_told_and_leaves_nothing(kernels: Path, call
     assert answer(library()) == 44
 
 
-def test_an_error_of_the_linker_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_linker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     links = build._link_flags(tools())
     monkeypatch.setattr(build, "_link_flags", lambda tools: links + " -lno_such_library")
     with pytest.raises(BuildError, match=r"\(.*no_such_library.*\); see .*build\.log"):
@@ -354,7 +354,7 @@ def test_a_lock_that_nobody_holds_blocks_nothing(tmp_path: Path) -> None:
     assert answer(library()) == 42
 
 
-def test_who_waits_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_process_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     folder = build.cache_folder() / fingerprint(build.find_tools(""))
     folder.mkdir(parents=True)
     with (folder / "lock").open("w") as lock:

@@ -130,7 +130,7 @@ def placed(n: int, device: str) -> list[Tensor]:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("sets", [(n,) for n in SIZES] + [(0, 0), (70_001, 33), (5, 0), (0, 5)], ids=str)
-def test_the_gradient_of_a_nudge(sets: tuple[int, ...], device: str) -> None:
+def test_the_gradient_of_a_pose_delta(sets: tuple[int, ...], device: str) -> None:
     centre = torch.tensor([3.0, -2.0, 0.5], device=device)
     parts = [placed(n, device) for n in sets]
     given = [t for part in parts for t in part[:2]], [t for part in parts for t in part[2:]]

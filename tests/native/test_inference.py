@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import PLAN, driven
 from look_scenes import SENSORS, View, ordered, scene_for, views_of
 from parity import DEVICES, MIDDLE, cast_view
 from splat_scenes import (
@@ -23,6 +22,7 @@ from splat_scenes import (
     view_float32,
 )
 from tiny_capture import tiny_capture, tiny_config, tiny_state
+from warp_tile_scenes import PLAN, driven
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import UserError
@@ -236,7 +236,7 @@ def test_a_store_that_a_relocation_writes_into(device: torch.device) -> None:
 # ---- room, memory
 
 
-def test_a_room_that_is_too_small_grows(device: torch.device) -> None:
+def test_a_capacity_that_is_too_small_grows(device: torch.device) -> None:
     views = views_of("lidar", 2, device)
     scene, stages, own = scene_for(views[0], 100, device), one_by_one(device), BatchedRenderer()
     expected = own(stages, scene, views)

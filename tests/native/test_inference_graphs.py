@@ -10,10 +10,10 @@ from weakref import ref
 
 import pytest
 import torch
-from bundle_scenes import driven
 from look_scenes import SENSORS, View, scene_for, views_of
 from parity import DEVICES
 from torch import Tensor
+from warp_tile_scenes import driven
 
 from nurec_lite.backends import base_stages
 from nurec_lite.base.graphs import CapturedGraph, Recorder
@@ -183,7 +183,7 @@ def test_nodes_that_a_relocation_writes(device: torch.device, recorder: Counted)
 
 
 @pytest.mark.parametrize("sensor", ["still camera", "lidar"])
-def test_a_room_that_is_too_small(sensor: str, device: torch.device, recorder: Counted) -> None:
+def test_a_capacity_that_is_too_small(sensor: str, device: torch.device, recorder: Counted) -> None:
     views = views_of(sensor, 1, device)
     own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 100, device)
     expected = plainly(stages, scene, views)

@@ -83,7 +83,7 @@ def test_one_keyframe_stands_still(time: float) -> None:
     close(call("keys_around", keys, 1, 2, int(time >= 1), time), torch.tensor([[1, 1, 0, 0]], dtype=F64))
 
 
-def test_who_is_present() -> None:
+def test_presence_of_actors() -> None:
     """Its ends belong to a span."""
     first, last, time = column(1, 1, 1, 1, -math.inf), column(2, 2, 2, 1, math.inf), column(1, 2, 2.5, 1, 7)
     close(call("present", first, last, time), column(1, 1, 0, 1, 1), 0)

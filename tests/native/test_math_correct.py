@@ -117,7 +117,7 @@ def test_rows_of_corrected_views(sensor: str, turn: tuple[float, float, float]) 
     close(call("correct_row", row[None], correction[None]), corrected_row(row, correction[:3], shift)[None])
 
 
-def test_what_a_nudge_gets_of_a_gaussian() -> None:
+def test_pose_gradient_of_a_gaussian() -> None:
     """By the formula, and by the definition: that of all Gaussians moved the other way."""
     means, quats, centre = vectors(), F.normalize(torch.randn(N, 4, dtype=F64), dim=-1), torch.zeros(3, dtype=F64)
     d_means, d_quats = vectors(), torch.randn(N, 4, dtype=F64)

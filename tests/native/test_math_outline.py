@@ -187,14 +187,14 @@ def test_how_fast_it_moves() -> None:
 
 
 @pytest.mark.parametrize("shutter", ["global", "top_to_bottom"])
-def test_a_gaussian_s_seat(shutter: str) -> None:
+def test_a_gaussian_in_the_sensor_s_frame(shutter: str) -> None:
     view = camera_view(shutter, ())
     n, p = 20, points_before(view)[:20]
     q, v = torch.nn.functional.normalize(torch.randn(n, 4, dtype=F64), dim=1), torch.randn(n, 3, dtype=F64)
     numbers, motion = camera_numbers(view.camera), motion_numbers(view)
-    seat = call("gaussian_in_sensor", numbers, motion, p, q, v)
-    assert call("gaussian_in_sensor_at", motion, p, v, q, seat[:, 15:]).equal(seat)
-    c, change, axes, f = seat[:, :3], seat[:, 3:6], seat[:, 6:15].view(n, 3, 3), seat[:, 15:]
+    in_sensor = call("gaussian_in_sensor", numbers, motion, p, q, v)
+    assert call("gaussian_in_sensor_at", motion, p, v, q, in_sensor[:, 15:]).equal(in_sensor)
+    c, change, axes, f = in_sensor[:, :3], in_sensor[:, 3:6], in_sensor[:, 6:15].view(n, 3, 3), in_sensor[:, 15:]
     close(c, call("moving_at", motion, p, v, f))
     close(change, call("rate", motion, p, v, f))
     turned = call("quat_to_matrix", q).view(n, 3, 3).transpose(1, 2)
@@ -202,25 +202,25 @@ def test_a_gaussian_s_seat(shutter: str) -> None:
         close(axes[:, k], call("direction_at", motion, turned[:, k], f))
     assert bool((f == 0.5).all()) == (shutter == "global")
     s = torch.rand(n, 3, dtype=F64) + 0.1
-    close(call("deviations_away", seat, s), ((axes @ c[:, :, None])[:, :, 0] / s).norm(dim=1))
+    close(call("deviations_away", in_sensor, s), ((axes @ c[:, :, None])[:, :, 0] / s).norm(dim=1))
 
 
 def seats(n: int) -> tuple[Tensor, Tensor]:
     """Of spheres and other ellipsoids 5 to 9 m in front of a sensor; with their scales."""
     axes = torch.linalg.qr(torch.randn(n, 3, 3, dtype=F64)).Q
     c = torch.cat([uniform(-3, 3, n, 2), uniform(5, 9, n, 1)], dim=1)
-    seat = torch.cat([c, torch.randn(n, 3, dtype=F64), axes.flatten(1), torch.full((n, 1), 0.5)], dim=1)
-    return seat, torch.exp(uniform(-2, 0, n, 3))
+    in_sensor = torch.cat([c, torch.randn(n, 3, dtype=F64), axes.flatten(1), torch.full((n, 1), 0.5)], dim=1)
+    return in_sensor, torch.exp(uniform(-2, 0, n, 3))
 
 
 def test_rays_on_the_rim_touch_it() -> None:
     """All about the ellipse of x / z and y / z the least distance is `reach` standard deviations."""
     n, reach = 50, 1.7
-    seat, s = seats(n)
-    spot = call("project_ellipse", seat, s, reach)
+    in_sensor, s = seats(n)
+    spot = call("project_ellipse", in_sensor, s, reach)
     assert (spot[:, 8] == 1).all()
     half = torch.linalg.cholesky(torch.stack([spot[:, 4:6], spot[:, 5:7]], dim=1))
-    c, axes = seat[:, :3], seat[:, 6:15].view(n, 3, 3)
+    c, axes = in_sensor[:, :3], in_sensor[:, 6:15].view(n, 3, 3)
     for angle in torch.linspace(0, 6, 9, dtype=F64):
         rim = spot[:, :2] + (half @ torch.stack([angle.cos(), angle.sin()])[:, None])[:, :, 0]
         d = torch.cat([rim, torch.ones(n, 1, dtype=F64)], dim=1)
@@ -228,11 +228,11 @@ def test_rays_on_the_rim_touch_it() -> None:
         close(torch.linalg.cross(g, e).norm(dim=1, keepdim=True), reach * e.norm(dim=1, keepdim=True), 1e-9)
     depth = c[:, 2] - (reach * s * axes[:, :, 2]).norm(dim=1)
     close(spot[:, 7:8], depth[:, None])
-    moved = (seat[:, 3:5] - c[:, :2] / c[:, 2:] * seat[:, 5:6]) / c[:, 2:]
+    moved = (in_sensor[:, 3:5] - c[:, :2] / c[:, 2:] * in_sensor[:, 5:6]) / c[:, 2:]
     close(spot[:, 2:4], moved)
 
 
-def test_a_spot_in_pixels() -> None:
+def test_an_ellipse_in_pixels() -> None:
     spot = call("project_ellipse", *seats(30), 1e-3)
     camera = make_camera()
     numbers = camera_numbers(camera).expand(30, -1)
@@ -247,7 +247,7 @@ def test_a_spot_in_pixels() -> None:
 
 
 @pytest.mark.parametrize("shutter", [s for s in SHUTTERS if s != "global"])
-def test_a_spot_that_is_read_by_rows(shutter: str) -> None:
+def test_an_ellipse_that_is_read_by_rows(shutter: str) -> None:
     """Its rim, each point of it as its own row sees it, is the ellipse's of one time."""
     n = 30
     numbers = camera_numbers(make_camera(shutter, ())).expand(n, -1)

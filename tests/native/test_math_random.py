@@ -33,7 +33,7 @@ def test_known_answers(given: tuple[int, ...]) -> None:
     assert philox(np.array([given[:4]], dtype=np.uint64), given[4:])[0].tolist() == list(KNOWN[given])  # type: ignore[arg-type]
 
 
-def test_words_are_those_of_the_paper() -> None:
+def test_random_words_are_those_of_the_publication() -> None:
     counter = np.random.default_rng(0).integers(0, 1 << 32, (1000, 4), dtype=np.uint64)
     rows, key = torch.from_numpy(counter.astype(np.float64)), (0xFEDCBA98, 7)
     for name, reference in (("philox_round", one_round), ("philox", philox)):

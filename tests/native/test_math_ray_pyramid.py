@@ -137,7 +137,7 @@ def test_no_gaussian_of_a_fan_s_ray_is_left_out(kind: str, width: float) -> None
 
 
 @pytest.mark.parametrize(("kind", "share"), [("any", 0.85), ("round", 0.85), ("disk", 0.85), ("needle", 0.85)])
-def test_most_of_what_passes_beside_a_fan_is_left_out(kind: str, share: float) -> None:
+def test_most_gaussians_next_to_a_beam_slab_are_left_out(kind: str, share: float) -> None:
     """Of a narrow one; of the whole bundle less."""
     pairs = make_pairs(1500, kind, 0.0, width=0.02)
     unseen = ~pairs.seen()

@@ -34,9 +34,9 @@ def test_every_byte_arrives_and_no_other_is_touched(starts: tuple[int, int], dev
     """At addresses that allow sixteen bytes at once, or four, or one."""
     to, of = starts
     before = [random_bytes(n + 32, device, n) for n in SIZES]
-    room, values = [t.clone() for t in before], [random_bytes(n + of, device, n + 1)[of:] for n in SIZES]
-    copy_all([t[to : to + n] for t, n in zip(room, SIZES, strict=True)], values)
-    for there, was, given in zip(room, before, values, strict=True):
+    buffers, values = [t.clone() for t in before], [random_bytes(n + of, device, n + 1)[of:] for n in SIZES]
+    copy_all([t[to : to + n] for t, n in zip(buffers, SIZES, strict=True)], values)
+    for there, was, given in zip(buffers, before, values, strict=True):
         assert torch.equal(there, torch.cat([was[:to], given, was[to + len(given) :]]))
 
 

@@ -291,7 +291,7 @@ def test_lists_lose_little_of_moderate_gaussians(
         assert off.max() < 0.02 and off.mean() < 1e-4, name
 
 
-# ---- lists within a given room
+# ---- lists within a given capacity
 
 
 VIEWS = {"camera": make_camera_view(33, 31, 20.0, "top_to_bottom", CAMERA_MOTION)}
@@ -309,9 +309,9 @@ def projections(name: str, device: torch.device, n: int) -> tuple[View, Projecti
     return view, native.project(g, view), native.project(g, view, capacity=0)
 
 
-def within(projection: Projection, view: View, plan: RenderPlan, room: int) -> tuple[PairList, int]:
+def within(projection: Projection, view: View, plan: RenderPlan, capacity: int) -> tuple[PairList, int]:
     """The lists, and how many entries they would need."""
-    pairs = native.tile(projection, view, room, plan)
+    pairs = native.tile(projection, view, capacity, plan)
     assert pairs.needed is not None
     return pairs, int(pairs.needed)
 
@@ -325,9 +325,7 @@ def tiles_of(pairs: PairList) -> dict[tuple[int, ...], list[int]]:
 
 @pytest.mark.parametrize("n", [0, 1, 400])
 @pytest.mark.parametrize("name", VIEWS)
-def test_rows_for_all_gaussians_without_bounds_behind_those_that_are_seen(
-    name: str, n: int, device: torch.device
-) -> None:
+def test_rows_for_all_gaussians_without_bounds_after_the_visible_ones(name: str, n: int, device: torch.device) -> None:
     _, seen, every = projections(name, device, n)
     v = len(seen.index)
     assert len(every.index) == n and v <= 0.8 * n
@@ -339,24 +337,24 @@ def test_rows_for_all_gaussians_without_bounds_behind_those_that_are_seen(
 
 @pytest.mark.parametrize("n", [0, 1, 400])
 @pytest.mark.parametrize("name", VIEWS)
-def test_lists_with_room_are_the_lists(name: str, n: int, plan: RenderPlan, device: torch.device) -> None:
-    """With exactly the room that they need, and with more, behind which zeros follow."""
+def test_lists_with_capacity_are_the_lists(name: str, n: int, plan: RenderPlan, device: torch.device) -> None:
+    """With exactly the capacity that they need, and with more, behind which zeros follow."""
     view, seen, every = projections(name, device, n)
     exact = native.tile(seen, view, plan=plan)
-    for room in (len(exact.gaussians), len(exact.gaussians) + 7):
-        found, needed = within(every, view, plan, room)
-        assert needed == len(exact.gaussians) and len(found.gaussians) == room
+    for capacity in (len(exact.gaussians), len(exact.gaussians) + 7):
+        found, needed = within(every, view, plan, capacity)
+        assert needed == len(exact.gaussians) and len(found.gaussians) == capacity
         assert tiles_of(found) == tiles_of(exact)
         assert bool((found.gaussians[needed:] == 0).all()) and int(found.offsets[-1]) == needed
 
 
-@pytest.mark.parametrize("room", [0, 1, 20])
+@pytest.mark.parametrize("capacity", [0, 1, 20])
 @pytest.mark.parametrize("name", VIEWS)
-def test_too_little_room_is_told(name: str, room: int, plan: RenderPlan, device: torch.device) -> None:
+def test_too_little_capacity_is_reported(name: str, capacity: int, plan: RenderPlan, device: torch.device) -> None:
     """And nothing is written, or points, beyond it."""
     view, seen, every = projections(name, device, 400)
-    found, needed = within(every, view, plan, room)
-    assert needed == len(native.tile(seen, view, plan=plan).gaussians) > room
-    assert len(found.gaussians) == room and int(found.offsets[-1]) == room
+    found, needed = within(every, view, plan, capacity)
+    assert needed == len(native.tile(seen, view, plan=plan).gaussians) > capacity
+    assert len(found.gaussians) == capacity and int(found.offsets[-1]) == capacity
     assert bool((found.offsets.diff() >= 0).all())
     assert found.gaussians.numel() == 0 or 0 <= int(found.gaussians.min()) <= int(found.gaussians.max()) < 400

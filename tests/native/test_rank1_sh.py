@@ -115,7 +115,7 @@ def test_only_parameters_of_a_step_leave_a_product() -> None:
     assert g.sh0.grad is not None and deferred.pop() is None
 
 
-def test_a_backward_pass_behind_the_step_writes() -> None:
+def test_a_backward_pass_after_the_step_writes() -> None:
     g, deferred = learned(), DeferredShGrad()
     with deferred.expect(g.sh0, g.sh_rest):
         colour = coloured(deferred, g, EYE)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import driven
 from look_scenes import SENSORS, scene_for, views_of
 from operators import check_schema
 from parity import DEVICES
 from torch import Tensor
+from warp_tile_scenes import driven
 
 from nurec_lite.native.inference import BatchedRenderer
 from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
@@ -37,19 +37,21 @@ def call_of(sensor: str, device: torch.device, n: int = 20, views: int = 2) -> d
     own._blended = blended  # type: ignore[method-assign]
     with pytest.raises(StopIteration):
         own(SimpleNamespace(render=SimpleNamespace(correct=lambda view, known: view)), scene, made)
-    return {k: v.detach() if isinstance(v, Tensor) else v for k, v in kept.items()} | {"part": 0, "room": [-1, -1]}
+    return {k: v.detach() if isinstance(v, Tensor) else v for k, v in kept.items()} | {"part": 0, "capacity": [-1, -1]}
 
 
 def packed(args: dict[str, Any]) -> tuple[Any, ...]:
     groups = [[args[name] for name in group._fields] for group in (SceneArrays, SensorRays)]
-    return groups[0], args["views"], groups[1], *(args[k] for k in ("size", "columns", "moving", "part", "room"))
+    return groups[0], args["views"], groups[1], *(args[k] for k in ("size", "columns", "moving", "part", "capacity"))
 
 
 @pytest.mark.parametrize("n", [0, 20])
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
-    for room in ([-1, -1], [2 * n, 500]):
-        check_schema(torch.ops.nurec_lite.render_views.default, packed(call_of(sensor, device, n) | {"room": room}))
+    for capacity in ([-1, -1], [2 * n, 500]):
+        check_schema(
+            torch.ops.nurec_lite.render_views.default, packed(call_of(sensor, device, n) | {"capacity": capacity})
+        )
 
 
 def test_gradients_are_refused(device: torch.device) -> None:
@@ -64,9 +66,9 @@ def test_what_is_needed(device: torch.device) -> None:
     args = call_of("lidar", device, 60)
     needed = torch.ops.nurec_lite.render_views(*packed(args))[-1]
     assert 0 < int(needed[0]) <= 120 and int(needed[1]) > int(needed[0])
-    full = torch.ops.nurec_lite.render_views(*packed(args | {"room": (needed + 3).tolist()}))
+    full = torch.ops.nurec_lite.render_views(*packed(args | {"capacity": (needed + 3).tolist()}))
     assert full[-1].equal(needed)
-    short = torch.ops.nurec_lite.render_views(*packed(args | {"room": [int(needed[0]), 5]}))
+    short = torch.ops.nurec_lite.render_views(*packed(args | {"capacity": [int(needed[0]), 5]}))
     assert int(short[-1][1]) > 5
 
 
@@ -102,8 +104,8 @@ def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
     zeros = torch.zeros
     return {
         "segment is -1, but must be 0 to": ("lidar", {"part": -1}),
-        "capacity is -2, but must be 0 to": ("lidar", {"room": [-1, -2]}),
-        "capacity has 1 numbers, but must have 2": ("lidar", {"room": [5]}),
+        "capacity is -2, but must be 0 to": ("lidar", {"capacity": [-1, -2]}),
+        "capacity has 1 numbers, but must have 2": ("lidar", {"capacity": [5]}),
         "columns is 0": ("lidar", {"columns": 0}),
         "size has 3 numbers, but must have 4 or none": ("still camera", {"size": [9, 7, 8]}),
         "size is 0": ("still camera", {"size": [0, 7, 8, 4]}),

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import driven
 from look_scenes import SENSORS, scene_for, views_of
 from operators import check_schema
 from parity import DEVICES
 from together_scenes import by_other_cameras, one_launch, stages_for
 from torch import Tensor
+from warp_tile_scenes import driven
 
 from nurec_lite.native import batched_views
 from nurec_lite.native.operators.render_views import NodeRotations, SavedViews, SceneArrays, SensorRays
 from nurec_lite.native.operators.shared import Outputs
 from nurec_lite.splat.view_row import NUMBERS
 
-LAST = ("targets", "size", "columns", "moving", "length", "room", "depth_bits")
+LAST = ("targets", "size", "columns", "moving", "length", "capacity", "depth_bits")
 
 
 @pytest.fixture(params=DEVICES)
@@ -86,8 +86,8 @@ def packed_colours(args: dict[str, Any], grad_accum: Tensor) -> tuple[Any, ...]:
 def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     """What a part or a row does not need is not written, so that outputs of two calls need not be equal."""
     is_camera = sensor != "lidar"
-    for room in (-1, 500):
-        args = call_of(sensor, device, n, cameras=2 if is_camera else 1) | {"room": room}
+    for capacity in (-1, 500):
+        args = call_of(sensor, device, n, cameras=2 if is_camera else 1) | {"capacity": capacity}
         check_schema(torch.ops.nurec_lite.render_views_train.default, packed(args))
     for of_features in (False, True) if is_camera else (False,):
         back = packed_backward(backward_of(args, of_features))
@@ -131,7 +131,7 @@ def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
     zeros = torch.zeros
     return {
         "length is 0, but must be 1 to": ("lidar", {"length": 0}),
-        "capacity is -2, but must be": ("lidar", {"room": -2}),
+        "capacity is -2, but must be": ("lidar", {"capacity": -2}),
         "directions has 64 rows, but an image has 63": ("still camera", {"directions": zeros(64, 3)}),
         "targets has 126 rows, but a camera's rays have none": ("still camera", {"targets": zeros(126, 2)}),
         "targets has shape": ("lidar", {"targets": zeros(5, 2)}),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import PLAN, VIEWS, WHOLE, View, call_parts, driven, given, lists_of, on, rendered, scene, view_of
 from operators import check_schema
 from parity import DEVICES, aimed, cast_view, in_parts, relative
 from splat_scenes import (
@@ -31,6 +30,7 @@ from splat_scenes import (
 )
 from test_parity_render import assert_parity, camera_case, lidar_case
 from torch import Tensor
+from warp_tile_scenes import PLAN, VIEWS, WHOLE, View, call_parts, driven, given, lists_of, on, rendered, scene, view_of
 
 from nurec_lite.native import stages as native
 from nurec_lite.native import warps
@@ -240,7 +240,7 @@ def test_the_median_at_the_borders_of_parts(opacity: float, length: int, device:
 
 
 @pytest.fixture
-def in_bundles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+def in_warp_tiles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     """From now on the parity of bundles is looked at, with parts of some length."""
 
     def choose(part: int) -> None:
@@ -257,9 +257,9 @@ def in_bundles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("learned", [False, True], ids=["", "poses"])
 @pytest.mark.parametrize("sensor", [*VIEWS, "lidar with targets"])
 def test_parity_with_the_reference(
-    sensor: str, learned: bool, part: int, device: torch.device, in_bundles_of: Any
+    sensor: str, learned: bool, part: int, device: torch.device, in_warp_tiles_of: Any
 ) -> None:
-    in_bundles_of(part)
+    in_warp_tiles_of(part)
     view = view_of(sensor.split(" with ")[0], torch.device("cpu"))
     case = camera_case(view, 150) if isinstance(view, CameraView) else lidar_case(view, 150)
     if "targets" in sensor:
@@ -268,9 +268,9 @@ def test_parity_with_the_reference(
 
 
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])
-def test_a_sensor_that_moves_in_no_time(sensor: str, device: torch.device, in_bundles_of: Any) -> None:
+def test_a_sensor_that_moves_in_no_time(sensor: str, device: torch.device, in_warp_tiles_of: Any) -> None:
     """Its rays begin at one moment, but not in one place."""
-    in_bundles_of(8)
+    in_warp_tiles_of(8)
     if sensor == "camera":
         motion = replace(CAMERA_MOTION, seconds=0.0)
         case = camera_case(make_camera_view(37, 29, 30.0, "top_to_bottom", motion), 150)
@@ -295,10 +295,10 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     if not is_camera:
         check_schema(torch.ops.nurec_lite.group_sweep_rays.default, (list(grid),))
         check_schema(torch.ops.nurec_lite.occupied_cells.default, (list(grid), 3))
-    for room in (-1, 50):
+    for capacity in (-1, 50):
         args = (
             list(gaussian_args(g)), packed_view(view), list(places), projection.shapes, directions_and_delays, list(made), list(grid), size,
-            True, room,
+            True, capacity,
         )  # fmt: skip
         check_schema(torch.ops.nurec_lite.list_warp_tiles.default, args)
     pairs = lists_of(g, view, True)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from bundle_scenes import PLAN, VIEWS, View, driven, in_bundles, listed, lists_of, on, rendered, scene, view_of
 from parity import DEVICES, cast_view
 from splat_scenes import (
     CAMERA_MOTION,
@@ -31,6 +30,7 @@ from splat_scenes import (
 )
 from torch import Tensor
 from torch.nn import functional as F
+from warp_tile_scenes import PLAN, VIEWS, View, driven, in_warp_tiles, listed, lists_of, on, rendered, scene, view_of
 
 from nurec_lite.native import stages as native
 from nurec_lite.native import warps
@@ -63,7 +63,7 @@ def spread(pattern: str, n: int) -> Tensor:  # [n, 3]
 
 @pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 1000])
 @pytest.mark.parametrize("pattern", ["all around", "over the seam", "one direction"])
-def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
+def test_warp_tiles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
     directions = spread(pattern, n)
     view = view_float32(rays_view(make_lidar(16, 64), directions.double(), torch.zeros(n, dtype=F64)))
     made, grid = sweep_warp_tiles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
         assert ((found[:, 1] >= least) & (found[:, 1] <= most)).all()
 
 
-def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> None:
+def test_warp_tiles_that_are_known_make_the_same_lists(device: torch.device) -> None:
     view = view_of("lidar", device)
     g = scene(view, device)
     known = group_rays(view)  # type: ignore[arg-type]
@@ -210,7 +210,7 @@ def test_bands_are_a_lidar_s(device: torch.device) -> None:
         torch.ops.nurec_lite.project(*args, list(band_args(*sweep_warp_tiles(sweep))), in_place=True)
 
 
-def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
+def test_a_gaussian_without_a_warp_tile_is_in_no_row(device: torch.device) -> None:
     """What passes between two bands has no candidates, and is not sorted."""
     view = view_of("lidar", device)
     g = scene(view, device, 200)
@@ -221,7 +221,7 @@ def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
     assert there.sort().values.equal(listed.nonzero()[:, 0]) and len(there) > 0
 
 
-def test_bundles_want_a_projection_of_their_own(device: torch.device) -> None:
+def test_warp_tiles_want_a_projection_of_their_own(device: torch.device) -> None:
     view = view_of("still camera", device)
     with pytest.raises(ValueError, match="not for warp tiles"):
         native.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
@@ -264,7 +264,7 @@ def test_gaussians_with_few_some_and_many_candidates(sensor: str, device: torch.
         ((counts > 0) & (counts <= 32)).any() & ((counts > 32) & (counts <= 1024)).any() & (counts > 1024).any()
     )
     assert len(exact.gaussians) == int(left.sum()) and not (left & ~candidates).any()  # each once, none from elsewhere
-    seen = in_bundles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
+    seen = in_warp_tiles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
     assert not (seen & candidates & ~left).any()
     assert int(seen.sum()) > 500 and left.sum() < 0.9 * candidates.sum()
 
@@ -286,7 +286,7 @@ def test_thin_gaussians_are_not_lost(device: torch.device) -> None:
     n, view = 700, cast_view(view_float32(make_lidar_view(make_lidar(16, 768), LIDAR_MOTION)), torch.float32, device)
     world = on(device, on_a_road(n))
     boxes, exact = (lists_of(world, view, e) for e in (False, True))
-    seen = in_bundles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
+    seen = in_warp_tiles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
     candidates, left = listed(boxes, n), listed(exact, n)
     assert not (seen & candidates & ~left).any()
     assert int(seen.sum()) > 500 and int(left.sum()) < 1.3 * int(seen.sum()) < 0.8 * int(candidates.sum())
@@ -299,7 +299,7 @@ def test_gaussians_across_the_seam(behind: bool, device: torch.device) -> None:
     where = spherical(uniform(-0.4, 0.4, 60) + (-math.pi if behind else math.pi), uniform(-0.3, 0.1, 60))
     world = on(device, make_gaussians(uniform(3, 8, 60, 1) * where, scales=(0.1, 0.6)))
     boxes, exact = (lists_of(world, view, e) for e in (False, True))
-    seen = in_bundles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
+    seen = in_warp_tiles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
     assert int(seen.sum()) > 100 and not (seen & listed(boxes, 60) & ~listed(exact, 60)).any()
     assert int((seen & ~listed(boxes, 60)).sum()) <= 0.01 * int(seen.sum())  # bounds are those of seven points
 
@@ -326,19 +326,19 @@ def test_few_rays(rays: int, device: torch.device) -> None:
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("sensor", ["still camera", "lidar"])
-def test_a_room(sensor: str, exact: bool, device: torch.device) -> None:
+def test_a_capacity(sensor: str, exact: bool, device: torch.device) -> None:
     """Where it is too small, entries are left out, and `needed` says how many there are."""
     view = view_of(sensor, device)
     g = scene(view, device, 60)
     full = lists_of(g, view, exact)
     n = len(full.gaussians)
     assert full.needed is None and n > 50
-    for room in (0, n // 2, n, n + 7):
-        pairs = lists_of(g, view, exact, room)
+    for capacity in (0, n // 2, n, n + 7):
+        pairs = lists_of(g, view, exact, capacity)
         assert pairs.needed is not None and int(pairs.needed) == n
-        assert len(pairs.gaussians) == room and int(pairs.offsets[-1]) == min(room, n)
+        assert len(pairs.gaussians) == capacity and int(pairs.offsets[-1]) == min(capacity, n)
         assert not (listed(pairs, len(g)) & ~listed(full, len(g))).any()
-        if room >= n:
+        if capacity >= n:
             assert pairs.offsets.equal(full.offsets) and pairs.gaussians[:n].equal(full.gaussians)
 
 

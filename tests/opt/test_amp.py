@@ -78,7 +78,7 @@ def test_it_needs_others_before_it() -> None:
         stages_of(*BELOW, "amp", base=base_stages("reference", CPU))
 
 
-def test_fused_harmonics_may_come_behind_it() -> None:
+def test_fused_harmonics_may_come_after_it() -> None:
     stages = stages_of("fused_interp", "fused_adam", "fused_colour", "amp", "fused_harmonics")
     state = tiny_state()
     steps(stages, state, 1)

@@ -34,7 +34,7 @@ def test_parts_hold_something(part: int) -> None:
         build_stages({"warp_cull": {}, "balanced_tiles": {"part": part}}, for_a_gpu())
 
 
-def test_it_stands_on_bundles() -> None:
+def test_it_needs_warp_tiles() -> None:
     with pytest.raises(OptionError, match=r"'balanced_tiles' requires 'warp_cull'"):
         build_stages({"balanced_tiles": parameters_of("balanced_tiles")}, for_a_gpu())
 

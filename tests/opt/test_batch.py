@@ -261,7 +261,7 @@ def test_the_command_line_s_values_have_ranges(values: dict[str, Any], words: st
         check_options({"batch": values})
 
 
-def test_an_unknown_parameter_is_told() -> None:
+def test_an_unknown_parameter_is_reported() -> None:
     with pytest.raises(OptionError, match="its parameters are images, sweeps, scale_rates, one_launch"):
         build_stages({"batch": parameters_of("batch") | {"size": 2}})
 
@@ -327,7 +327,7 @@ def test_loader_processes_and_the_store_get_the_same_shots(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("images", [2, 4])
-def test_a_list_without_room_in_a_step_of_several_images(images: int) -> None:
+def test_a_list_without_capacity_in_a_step_of_several_images(images: int) -> None:
     """Four images are two of each camera: rooms are by sensor."""
     names = ("fused_interp", "no_sync", "batch")
     plain, overflown = (state_of(stages_with(names, images)) for _ in "ab")

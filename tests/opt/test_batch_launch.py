@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `batch` with one launch for all views of a step (nurec_lite/native/batched_views.py), as a training runs it: beside the
-loop, and with rooms for lists. Drivers of CUDA alone have it, so that on a CPU these are the emulated ones; when it stands aside runs
+loop, and with capacities for lists. Drivers of CUDA alone have it, so that on a CPU these are the emulated ones; when it stands aside runs
 everywhere."""
 
 import json
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from bundle_scenes import driven
 from launch_steps import (
     NEEDED,
     WITHOUT_WAITING,
@@ -24,6 +23,7 @@ from launch_steps import (
 from parity import DEVICES
 from stepping import cramped, no_sync_of, steps
 from tiny_capture import tiny_capture
+from warp_tile_scenes import driven
 
 from benchmarks.opt import bench_batch
 from nurec_lite.backends import base_stages
@@ -59,7 +59,7 @@ def test_no_view_goes_through_the_stages_of_one(device: torch.device) -> None:
 
 @pytest.mark.parametrize("images", [2, 4])
 def test_steps_that_wait_for_nothing(images: int, device: torch.device) -> None:
-    """CapacityTracker are of sensors, as those of the loop, and hold nearly as much; a step whose lists lacked room is done again."""
+    """CapacityTracker are of sensors, as those of the loop, and hold nearly as much; a step whose lists lacked capacity is done again."""
     runs = {}
     for name, one_launch in (("together", True), ("loop", False), ("cramped", True)):
         stages = stages_with(device, WITHOUT_WAITING, images=images, sweeps=2, one_launch=one_launch)
@@ -67,10 +67,10 @@ def test_steps_that_wait_for_nothing(images: int, device: torch.device) -> None:
         steps(cramped(stages, {3}) if name == "cramped" else stages, state, 6)
         runs[name] = state, no_sync_of(stages)
     assert runs["cramped"][1].redone >= 1 and runs["together"][1].redone == 0
-    rooms = {name: option.capacities._needed for name, (_, option) in runs.items()}
-    assert rooms["together"].keys() == rooms["loop"].keys()
-    for kind, lengths in rooms["loop"].items():
-        assert max(rooms["together"][kind]) == pytest.approx(max(lengths), rel=0.05, abs=10)
+    capacities = {name: option.capacities._needed for name, (_, option) in runs.items()}
+    assert capacities["together"].keys() == capacities["loop"].keys()
+    for kind, lengths in capacities["loop"].items():
+        assert max(capacities["together"][kind]) == pytest.approx(max(lengths), rel=0.05, abs=10)
     for name in ("loop", "cramped"):
         assert_ended_alike(runs["together"][0], runs[name][0])
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import driven
 from launch_steps import (
     NEEDED,
     WITHOUT_WAITING,
@@ -24,6 +23,7 @@ from parity import DEVICES
 from recorder_standin import install
 from stepping import no_sync_of, steps
 from tiny_capture import Loaded
+from warp_tile_scenes import driven
 
 from nurec_lite.base.options import option_module, parameters_of
 from nurec_lite.opt.all.cuda_graph import CudaGraph

@@ -21,7 +21,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
 
 
-def told_by(stages: Stages, state: TrainState, n: int) -> list[tuple[StepResult, Tensor, list[float]]]:
+def results_of(stages: Stages, state: TrainState, n: int) -> list[tuple[StepResult, Tensor, list[float]]]:
     """Of each of n steps, and copies of its figures and its report that were taken before the next."""
     found = []
     for _ in range(n):
@@ -41,7 +41,7 @@ def test_what_a_launch_tells_is_not_written_over_by_the_next(monkeypatch: pytest
     state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
     stages = stages_of("cuda_graph")
     monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
-    found = told_by(stages, state, 20)
+    found = results_of(stages, state, 20)
     assert own(stages).launched >= 4 and len({tuple(figures.tolist()) for _, figures, _ in found}) == 20
     for result, figures, report in found:
         assert torch.equal(result.figures.values, figures) and numbers_of(result.report) == report
@@ -74,6 +74,6 @@ def test_launches_under_way_keep_what_each_tells(monkeypatch: pytest.MonkeyPatch
     assert own(stages).launched >= 4
     first = [(result.figures.values.tolist(), numbers_of(result.report)) for result in results]
     assert len({tuple(figures) for figures, _ in first}) == 24
-    for _, figures, report in told_by(stages, state, 4):
+    for _, figures, report in results_of(stages, state, 4):
         assert figures.isfinite().all() and len(report) > 1 and report[-1] == 0
     assert first == [(result.figures.values.tolist(), numbers_of(result.report)) for result in results]

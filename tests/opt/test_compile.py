@@ -70,7 +70,7 @@ def test_other_sizes_compile_nothing_again() -> None:
 
 
 @pytest.mark.usefixtures("traced")
-def test_who_only_looks_compiles_nothing() -> None:
+def test_rendering_alone_compiles_nothing() -> None:
     state, stages = tiny_state(), stages_of(("compile",))
     with torch.no_grad():
         stages.render.activate(state.scene.gaussians)
@@ -106,7 +106,7 @@ def test_the_compiler_s_own_back_end_gives_the_same() -> None:
 
 
 @pytest.mark.usefixtures("traced")
-def test_the_time_to_compile_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_time_to_compile_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         steps(stages_of(("compile",)), tiny_state(), 2)
     assert caplog.text.count("compile: the first step took") == 1

@@ -76,7 +76,7 @@ def test_without_lidar() -> None:
 
 @pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize("at", [{4}, {6, 7}, {5, 9}], ids=str)
-def test_too_little_room_changes_nothing(at: set[int]) -> None:
+def test_too_little_capacity_changes_nothing(at: set[int]) -> None:
     """Lists that overflow within a graph make it a step in vain; it and those after it are done again."""
     config = tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0))
     plain, overflown = tiny_state(config), tiny_state(config)

@@ -325,7 +325,7 @@ def test_a_checkpoint_goes_on_with_it_and_without(options: dict, tmp_path: Path)
     assert float(moments_of(resumed)["sky step"]) == 4
 
 
-def test_a_list_without_room_skips_the_update() -> None:
+def test_a_list_without_capacity_skips_the_update() -> None:
     state = tiny_state()
     state.failed = torch.ones(())
     before = {name: value.detach().clone() for name, value in state.scene.parameters().items()}

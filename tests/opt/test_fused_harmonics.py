@@ -228,7 +228,7 @@ def test_steps_with_relocations_are_those_without_it(above: tuple[str, ...]) -> 
     assert len(ours.scene.gaussians) > len(tiny_state().scene.gaussians)
 
 
-def test_updates_behind_a_relocation_find_the_new_tensors() -> None:
+def test_updates_after_a_relocation_find_the_new_tensors() -> None:
     """Grown by the same draws."""
     ours, plain = tiny_state(), tiny_state()
     stages = {"ours": own_of(), "plain": stages_of(*BELOW)}
@@ -324,7 +324,7 @@ def test_it_goes_with_batch() -> None:
     assert found["sh0"] is not None and found["sh_rest"] is not None
 
 
-def test_behind_what_adds_gradients_up_it_stands_aside(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_options_that_add_gradients_up_it_does_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def everywhere(state: TrainState) -> None:
         """Of several processes."""
 

@@ -122,7 +122,7 @@ def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytes
         assert_close(gradient, expected)
 
 
-def test_who_exists() -> None:
+def test_actors_that_exist() -> None:
     tracks = tiny_state().scene.tracks
     first = tracks.times[torch.tensor(tracks.offsets[:-1])]
     margin = replace(tracks, margin=0.5)

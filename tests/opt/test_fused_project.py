@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from bundle_scenes import PLAN, driven
 from launch_steps import assert_ended_alike, assert_learned_alike, learned, state_for
 from parity import DEVICES
 from recorder_standin import install
 from stepping import cramped, everything, no_sync_of, steps
 from tiny_capture import tiny_shots, tiny_state
 from torch import Tensor
+from warp_tile_scenes import PLAN, driven
 
 from benchmarks.opt import bench_fused_project
 from nurec_lite.backends import base_stages, build_stages

@@ -128,7 +128,7 @@ def test_the_limits_of_a_probability_are_those_of_torch(hit: bool, device: str) 
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_what_is_no_number_is_told(device: str) -> None:
+def test_what_is_no_number_is_reported(device: str) -> None:
     returns, sweep = rays_of(40, device=device)
     hit = int(sweep.returned.nonzero()[0])
     for name, term in (("distance", "range"), ("transmittance", "drop")):

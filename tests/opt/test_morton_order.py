@@ -74,7 +74,7 @@ def test_a_relocation_has_the_same_gaussians_in_order(n_new: int) -> None:
 
 
 @pytest.mark.parametrize("below", [(), ("fused_interp", "fused_colour", "no_sync", "fused_adam", "fused_harmonics")])
-def test_a_training_is_in_order_behind_each_relocation(below: tuple[str, ...]) -> None:
+def test_a_training_is_in_order_after_each_relocation(below: tuple[str, ...]) -> None:
     """At steps 3, 7 and 11; moments follow."""
     state, stages = tiny_state(), stages_of(*below, "morton_order")
     steps(stages, state, 4)

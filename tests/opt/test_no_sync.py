@@ -121,7 +121,7 @@ def test_steps_are_those_without_it() -> None:
 
 
 @pytest.mark.parametrize("at", [{2}, {3}, {1, 5, 6}, set(range(1, 10))], ids=str)
-def test_too_little_room_changes_nothing(at: set[int]) -> None:
+def test_too_little_capacity_changes_nothing(at: set[int]) -> None:
     """Bitwise: every parameter, every moment, every random number after; relocation, with growth, in steps 3 and 7."""
     plain, overflown = tiny_state(), tiny_state()
     steps(stages_of(OPTIONS), plain, 10)
@@ -132,7 +132,7 @@ def test_too_little_room_changes_nothing(at: set[int]) -> None:
     assert len(plain.scene.gaussians) > len(tiny_state().scene.gaussians)
 
 
-def test_too_little_room_changes_nothing_where_one_kernel_updates_all() -> None:
+def test_too_little_capacity_changes_nothing_where_one_kernel_updates_all() -> None:
     """The flag is asked for in the kernel of fused_adam, too."""
     options = OPTIONS | {name: parameters_of(name) for name in ("fused_adam", "fused_ssim", "fused_range")}
     plain, overflown = tiny_state(), tiny_state()
@@ -146,7 +146,7 @@ def test_too_little_room_changes_nothing_where_one_kernel_updates_all() -> None:
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize("cap", [10_000, 1])
 @pytest.mark.parametrize("at", [{2}, {3}, {6, 7}], ids=str)
-def test_too_little_room_that_is_told_late(at: set[int], cap: int) -> None:
+def test_too_little_capacity_that_is_reported_late(at: set[int], cap: int) -> None:
     """Several steps are under way by then, relocations among them, with growth and without: all are done again."""
     config = tiny_config()
     config = replace(config, density=replace(config.density, cap=cap))
@@ -275,7 +275,7 @@ def test_no_step_synchronises(names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.gpu
-def test_too_little_room_on_a_gpu() -> None:
+def test_too_little_capacity_on_a_gpu() -> None:
     """Until the flag has come, steps change nothing; afterwards they are done again, and training goes on as without."""
     device = torch.device("cuda")
     state = make_state(replace(tiny_config(), device="cuda"), tiny_capture(), device)
@@ -286,7 +286,7 @@ def test_too_little_room_on_a_gpu() -> None:
     assert counts == {12}
 
 
-def test_each_sensor_of_a_run_has_a_room_of_its_own() -> None:
+def test_each_sensor_of_a_run_has_a_capacity_of_its_own() -> None:
     state, stages = tiny_state(), stages_of(OPTIONS)
     steps(stages, state, 8)
     kinds = {view.kind for step in range(8) for view in state.plan.load(step).views}

@@ -154,7 +154,7 @@ def test_all_leaves_out_what_cannot_run_and_says_so(add: Add, applied: list, cap
     assert "leaves out needy: it requires grounded" in caplog.text
 
 
-def test_others_come_behind_all_and_its_own_may_have_other_parameters(add: Add, applied: list) -> None:
+def test_others_come_after_all_and_its_own_may_have_other_parameters(add: Add, applied: list) -> None:
     add("one", size=3)
     add("two")
     add("bold", kind="quality", requires=("two",))
@@ -210,7 +210,7 @@ def test_the_command_line_keeps_its_order(add: Add, tmp_path: Path, order: tuple
     assert list(config.opt) == list(order)
 
 
-def test_all_on_the_command_line_is_its_list_and_others_may_stand_beside_it() -> None:
+def test_all_on_the_command_line_is_its_list_and_others_may_join_it() -> None:
     assert list(composed("+opt=all").opt) == ["all"]
     config = composed("+opt=[all,batch]", "opt.batch.images=3")
     assert list(config.opt) == ["all", "batch"]

@@ -124,7 +124,7 @@ def test_it_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
         build_stages(GPU, replace(reference_stages(), device="cuda"))
 
 
-def test_one_that_decodes_nothing_is_told_at_the_first_step(
+def test_one_that_decodes_nothing_is_reported_at_the_first_step(
     monkeypatch: pytest.MonkeyPatch, stages: Stages, plan: ShotPlan
 ) -> None:
     Calls().install(monkeypatch, "torchvision").decodes = False

@@ -31,7 +31,7 @@ from nurec_lite.training.streams import Streams
 CPU = torch.device("cpu")
 BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_range")
 FUSED = ("fused_sky", "fused_colour", "fused_activate", "fused_harmonics")
-BUNDLES = ("resident", "warp_cull", "tile_cull", "balanced_tiles")
+WARP_TILES = ("resident", "warp_cull", "tile_cull", "balanced_tiles")
 
 
 def stages_of(*names: str, device: torch.device = CPU) -> Stages:
@@ -156,7 +156,7 @@ def test_a_step_has_a_branch_for_what_it_has(notes: list[str], sweeps: tuple[int
 
 
 @pytest.mark.usefixtures("anywhere")
-def test_harmonics_are_updated_beside_the_backward_pass_behind_what_lists_tell(notes: list[str]) -> None:
+def test_harmonics_are_updated_during_the_backward_pass_after_the_lists_flag(notes: list[str]) -> None:
     """On the stream of the images, which are the first branch; lists are the third."""
     stages, state = stages_of(*BELOW, *FUSED, "side_streams"), tiny_state()
     state.failed = torch.zeros(())
@@ -179,7 +179,7 @@ def test_steps_are_those_without_it(names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.usefixtures("anywhere")
-def test_it_may_be_named_behind_others() -> None:
+def test_it_may_be_named_after_others() -> None:
     stages = stages_of(*BELOW, *FUSED, "side_streams")
     assert stages.changes.claims["streams"] == "side_streams"
 
@@ -302,7 +302,7 @@ def assert_same(found: dict[str, Tensor], plain: dict[str, Tensor], again: dict[
 @pytest.mark.parametrize("who", ["nobody", "step", "images", "sweeps", "figures"])
 @pytest.mark.parametrize("grid", [None, [3, 2, 2]], ids=["as given", "corrected"])
 @pytest.mark.parametrize(
-    "names", [(), BELOW, (*BELOW, *FUSED[:3], *BUNDLES), (*BELOW, *FUSED, *BUNDLES, "batch")], ids=len
+    "names", [(), BELOW, (*BELOW, *FUSED[:3], *WARP_TILES), (*BELOW, *FUSED, *WARP_TILES, "batch")], ids=len
 )
 def test_losses_and_gradients_are_those_without_it(names: tuple[str, ...], grid: list[int] | None, who: str) -> None:
     with opened(*names) as without, opened(*names, "side_streams") as stages:
@@ -325,7 +325,7 @@ def far_apart(a: TrainState, b: TrainState, name: str) -> float:
 @pytest.mark.parametrize("graph", [(), ("cuda_graph",)], ids=["eager", "recorded"])
 def test_steps_on_a_gpu_are_those_without_it(graph: tuple[str, ...], grid: list[int] | None, rays: int) -> None:
     """As far as two runs without it are apart, which add up by atomics, the third may be, too."""
-    names, states = (*BELOW, *FUSED, *BUNDLES), [gpu_state(grid=grid, rays=rays) for _ in range(3)]
+    names, states = (*BELOW, *FUSED, *WARP_TILES), [gpu_state(grid=grid, rays=rays) for _ in range(3)]
     for state, more in zip(states, ((), (), ("side_streams", *graph)), strict=True):
         with opened(*names, *more) as stages:
             steps(stages, state, 16)
@@ -343,7 +343,7 @@ def test_many_steps_with_relocation(graph: tuple[str, ...], who: str) -> None:
     """With growth, too, and a sweep in every second step alone."""
     state = gpu_state(every=5)
     state.plan = replace(state.plan, sweeps_every=2)
-    with opened(*BELOW, *FUSED, *BUNDLES, "side_streams", *graph) as stages:
+    with opened(*BELOW, *FUSED, *WARP_TILES, "side_streams", *graph) as stages:
         with Overwriting():
             steps(lag(stages, who), state, 40)
         assert not graph or (stages.update.learn.launched >= 1 and not stages.update.learn._off)  # type: ignore[attr-defined]
@@ -354,7 +354,7 @@ def test_many_steps_with_relocation(graph: tuple[str, ...], who: str) -> None:
 
 
 @pytest.mark.gpu
-def test_named_behind_the_graph_it_is_recorded_as_well() -> None:
+def test_named_after_the_graph_it_is_recorded_as_well() -> None:
     state = gpu_state()
     with opened(*BELOW, "cuda_graph", "side_streams") as stages:
         steps(stages, state, 16)

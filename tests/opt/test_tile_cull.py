@@ -23,12 +23,12 @@ def test_the_option_sets_a_field_of_the_plan() -> None:
     } == {stages.plan}  # type: ignore[attr-defined]
 
 
-def test_it_stands_on_bundles() -> None:
+def test_it_needs_warp_tiles() -> None:
     with pytest.raises(OptionError, match=r"'tile_cull' requires 'warp_cull'; use \+opt=\[warp_cull,tile_cull\]"):
         build_stages({"tile_cull": {}}, replace(base_stages("native", torch.device("cpu")), device="cuda"))
 
 
-def test_it_needs_a_gpu_because_bundles_do() -> None:
+def test_it_needs_a_gpu_because_warp_tiles_do() -> None:
     with pytest.raises(
         OptionError, match="'warp_cull' cannot run here: it is about the warps of a GPU; use device=cuda"
     ):

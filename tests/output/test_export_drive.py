@@ -70,7 +70,7 @@ def test_a_mesh_does_not_replace_what_is_not_ours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("formats", [["ply"], ["compressed"], ["spz"], ["usdz"]])
 @pytest.mark.parametrize("node", ["all", "each"])
-def test_a_full_disk_is_told_and_nothing_is_left(formats: list[str], node: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_left(formats: list[str], node: str, tmp_path: Path) -> None:
     """Files may have 2 000 bytes: writing fails as on a full disk."""
     scene, (soft, hard) = turned_scene(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))

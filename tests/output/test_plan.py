@@ -15,7 +15,7 @@ from nurec_lite.output.plan import make_plan
 from nurec_lite.training.baseline import reference_stages
 
 
-def test_all_sensors_and_all_frames_unless_told() -> None:
+def test_all_sensors_and_all_frames_by_default() -> None:
     capture = tiny_capture()
     plan = make_plan(RenderConfig(), capture)
     assert len(plan) == len(capture.images) + len(capture.sweeps)

@@ -48,7 +48,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return run
 
 
-def test_results_lie_beside_the_checkpoint_unless_told(
+def test_results_lie_beside_the_checkpoint_by_default(
     call: Call, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     assert call("times=[0.45]", "sensors=[camera_0]") == 0

@@ -260,7 +260,7 @@ def test_own_sensors_look_at_the_moments_of_the_subset(tmp_path: Path) -> None:
     assert [s.frame.time_mid for s in plan.sweeps["own"]] == [s.captured.time_mid for s in plan.sweeps["own"]]
 
 
-def test_own_sensors_beside_those_of_the_capture_and_twice(tmp_path: Path) -> None:
+def test_own_sensors_with_those_of_the_capture_and_twice(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(CAMERA))
     keys: dict[str, Any] = {"sensors": ["camera_0"], "times": [0.4]}
     _, out = render(reconstruction(tmp_path / "out", sensor=[str(tmp_path / "own.yaml")], **keys))

@@ -205,7 +205,7 @@ def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> No
         ({"node": "each", "time": 1.0}, "leave time out, or use node=all"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(keys: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_a_sentence(keys: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         run(ExportConfig(checkpoint=str(tmp_path / "c.pt"), **keys), turned_scene())  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())

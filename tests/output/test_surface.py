@@ -128,7 +128,7 @@ def test_a_rig_that_stands_has_ground_about_it() -> None:
 @pytest.mark.parametrize(
     ("heights", "said"), [(np.zeros((1, 1)), "no face that points upwards"), (np.zeros((9, 9)), "under the path")]
 )
-def test_no_ground_is_told(heights: np.ndarray, said: str) -> None:
+def test_no_ground_is_reported(heights: np.ndarray, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ground_of(floor_mesh(heights, 0.2), np.array([[100.0, 4.0, 1.7], [101.0, 4.0, 1.7]]), 0.4)
 

@@ -115,7 +115,7 @@ def test_a_missing_figure_is_a_dash_and_no_difference(tmp_path: Path, capsys: py
     assert "| syncs | 4 | – | – | – |" in lines and "| idle GPU | 10.000 | – | – | – |" in lines
 
 
-def test_ranges_without_a_gpu_are_told_by_the_host(tmp_path: Path) -> None:
+def test_ranges_without_a_gpu_are_reported_by_the_host(tmp_path: Path) -> None:
     found = side(tmp_path, replace(BASE, ranges=(RangeTime("step", 1.0, 7.0, None, None),), kernels=()))
     assert found.times == {"whole step": 20.0, "idle GPU": 10.0, "step (host)": 7.0} and not found.whole
 
@@ -216,7 +216,7 @@ def test_gates_are_parsed() -> None:
 @pytest.mark.parametrize(
     "text", ["", "launches", "launch=0", "syncs=-1", "syncs=some", "time=3", "registers=nan", "bytes=inf"]
 )
-def test_what_is_no_gate_is_told(text: str) -> None:
+def test_what_is_no_gate_is_reported(text: str) -> None:
     with pytest.raises(ProfileError, match="is no gate"):
         parse_gates(text)
 

@@ -107,7 +107,7 @@ def test_the_window_lasts_until_the_gpu_has_done_its_work() -> None:
     assert times == pytest.approx((1.0, 1.2))
 
 
-def test_a_copy_without_a_range_is_told_of() -> None:
+def test_a_copy_without_a_range_is_reported() -> None:
     trace = replace(
         two_steps(), works=(*two_steps().works, Work(COPY, "device to device", 1900 * US, 1910 * US, 999, bytes=4))
     )
@@ -115,7 +115,7 @@ def test_a_copy_without_a_range_is_told_of() -> None:
     assert "1 kernels and copies of the window were started outside all ranges." in summary.notes
 
 
-def test_steps_that_were_not_recorded_are_told_of() -> None:
+def test_steps_that_were_not_recorded_are_reported() -> None:
     summary = summarise(two_steps(), Taken("nsys", None, "", WINDOW | {"steps": 3}))
     assert "3 steps were made, but 2 were recorded." in summary.notes
 

@@ -54,14 +54,14 @@ def test_units(text: str, expected: tuple[float, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["Xbyte", "Kinst", "byte/Fortnight"])
-def test_unknown_units_are_told(tmp_path: Path, text: str) -> None:
+def test_unknown_units_are_reported(tmp_path: Path, text: str) -> None:
     (launch,) = read(tmp_path, page({}, units={DURATION: text}))
     with pytest.raises(ProfileError, match=rf"unit '{text}' of {DURATION} is unknown; export .*--print-units base"):
         launch.number(DURATION, "second")
 
 
 @pytest.mark.parametrize("text", ["byte", "furlong", "cycle/second", ""])
-def test_a_unit_of_another_kind_is_told(tmp_path: Path, text: str) -> None:
+def test_a_unit_of_another_kind_is_reported(tmp_path: Path, text: str) -> None:
     (launch,) = read(tmp_path, page({}, units={DURATION: text}))
     with pytest.raises(ProfileError, match=f"is given in '{text}', which is no second"):
         launch.number(DURATION, "second")
@@ -79,7 +79,7 @@ def test_zero_is_a_measurement(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", ["12,5", "1.234,5", "many", "1,2345"])
-def test_a_cell_that_is_no_number_is_told(tmp_path: Path, cell: str) -> None:
+def test_a_cell_that_is_no_number_is_reported(tmp_path: Path, cell: str) -> None:
     (launch,) = read(tmp_path, page({REGISTERS: cell}))
     with pytest.raises(ProfileError, match=rf"{REGISTERS} is '{cell}', which is no number; .*LC_ALL=C"):
         launch.number(REGISTERS)
@@ -103,6 +103,6 @@ def test_pages_that_are_none(tmp_path: Path, text: str, sentence: str) -> None:
         read(tmp_path, text)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=r"absent\.csv cannot be read \(No such file"):
         read_launches(tmp_path / "absent.csv")

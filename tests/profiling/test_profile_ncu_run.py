@@ -137,7 +137,7 @@ def test_the_process_records_as_the_filter_expects(
     assert ("nurec_lite@" in ncu.calls()[0]) == (binding == PACKAGE)
 
 
-def test_without_a_setting_the_process_is_told_what_was_chosen(tmp_path: Path, ncu: StandIn) -> None:
+def test_without_a_setting_the_process_gets_the_chosen_one(tmp_path: Path, ncu: StandIn) -> None:
     run(tmp_path)
     assert ncu.calls("bindings") == [PACKAGE]
 
@@ -151,7 +151,7 @@ def test_where_ncu_saw_no_range_at_all_the_other_binding_is_named(
     assert (f"set {SETTING}={TORCH}" in sentence(tmp_path, range="step/tile")) == found
 
 
-def test_a_cut_list_of_launches_is_told(tmp_path: Path, ncu: StandIn) -> None:
+def test_a_cut_list_of_launches_is_reported(tmp_path: Path, ncu: StandIn) -> None:
     ncu.write("page.csv", page(*({"ID": str(k)} for k in range(20))))
     out = run(tmp_path, kernels="blend", launches=20)
     assert (

@@ -173,7 +173,7 @@ def test_a_step_that_never_ended(database: Path) -> None:
         read_nsys(file.write(database))
 
 
-def test_ranges_that_have_not_ended_are_left_out_and_told(database: Path) -> None:
+def test_ranges_that_have_not_ended_are_left_out_and_reported(database: Path) -> None:
     file = NsysFile(two_steps())
     file.range("step", 2_000_000, None, thread(MAIN))
     file.range("step/loss", 2_000_100, None, thread(MAIN))
@@ -207,7 +207,7 @@ def test_two_processes(database: Path) -> None:
     assert replace(trace, notes=()) == sorted_trace(two_steps())
 
 
-def test_loader_processes_without_steps_are_not_told(database: Path) -> None:
+def test_loader_processes_without_steps_are_not_reported(database: Path) -> None:
     file = NsysFile(two_steps())
     file.range("worker", 100, 200, thread(MAIN, PID + 1))
     assert read_nsys(file.write(database)).notes == ()
@@ -240,7 +240,7 @@ def test_a_cuda_graph_by_node(database: Path) -> None:
     ]
 
 
-def test_graphs_that_were_recorded_whole_are_told(database: Path) -> None:
+def test_graphs_that_were_recorded_whole_are_reported(database: Path) -> None:
     file = NsysFile(two_steps())
     file.add("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start=0, end=10, graphId=1)
     assert read_nsys(file.write(database)).notes == (

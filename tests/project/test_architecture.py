@@ -75,11 +75,11 @@ def test_the_picture_of_the_step_shows_every_stage() -> None:
     assert {name for name in stages if not re.search(rf"\b{name}\b", picture)} == set()
 
 
-def test_the_picture_of_the_house_shows_every_room() -> None:
+def test_the_map_shows_every_folder() -> None:
     picture = (DOCS / "images/house.svg").read_text()
-    rooms = {p.stem for p in PACKAGE.iterdir() if p.is_dir() and (p / "__init__.py").exists()} | {
+    folders = {p.stem for p in PACKAGE.iterdir() if p.is_dir() and (p / "__init__.py").exists()} | {
         "readers",
         "backends",
         "config",
     }
-    assert {name for name in rooms if f">{name}<" not in picture} == set()
+    assert {name for name in folders if f">{name}<" not in picture} == set()

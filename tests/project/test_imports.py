@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data flows down the house: a room imports only rooms below it, and no file stands in a circle of imports."""
+"""A folder imports only folders below it, and no file is part of a circle of imports."""
 
 import ast
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "nurec_lite"
-# From the ground up. A file at the top of the package is a room of its own, but the verbs share the attic.
-ROOMS = (
+# From the lowest layer up. A file at the top of the package is a folder of its own, but the commands share the top layer.
+LAYERS = (
     "base", "bounds", "config", "geometry", "capture", "capture.odometry", "capture.checks", "capture.tracking", "capture.arrow",
     "capture.kitti", "capture.kitti360", "capture.argoverse2", "capture.colmap", "capture.waymo", "capture.nuscenes",
     "capture.masks", "capture.pack", "capture.pandaset", "capture.rosbag", "capture.ncore", "capture.simulate", "readers",
@@ -41,11 +41,11 @@ def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "nurec_lite")
 
 
-def room_of(path: Path) -> str:
+def folder_of(path: Path) -> str:
     *folders, file = path.relative_to(PACKAGE).with_suffix("").parts
     if folders:
         return ".".join(folders)
-    return file if file in ROOMS else "verbs"
+    return file if file in LAYERS else "verbs"
 
 
 MODULES = modules()
@@ -57,16 +57,16 @@ def arrows() -> list[tuple[str, str]]:
     return [(name, target) for name, path in MODULES.items() for target in imported(path, MODULES)]
 
 
-def test_every_room_has_its_floor() -> None:
-    assert {room_of(path) for path in MODULES.values()} == set(ROOMS)
+def test_every_folder_has_its_layer() -> None:
+    assert {folder_of(path) for path in MODULES.values()} == set(LAYERS)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_stands_below_it(room: str, arrows: list[tuple[str, str]]) -> None:
-    floor = {name: i for i, name in enumerate(ROOMS)}
-    inside = [(a, b) for a, b in arrows if room_of(MODULES[a]) == room and MODULES[b] != PACKAGE / "__init__.py"]
-    back = [f"{a} imports {b}" for a, b in inside if floor[room_of(MODULES[b])] > floor[room]]
-    assert not back, "data flows down the house; move what both need to a lower room"
+@pytest.mark.parametrize("folder", LAYERS)
+def test_a_folder_imports_only_folders_below_it(folder: str, arrows: list[tuple[str, str]]) -> None:
+    level = {name: i for i, name in enumerate(LAYERS)}
+    inside = [(a, b) for a, b in arrows if folder_of(MODULES[a]) == folder and MODULES[b] != PACKAGE / "__init__.py"]
+    back = [f"{a} imports {b}" for a, b in inside if level[folder_of(MODULES[b])] > level[folder]]
+    assert not back, "move what both need to a lower folder"
 
 
 def test_no_file_stands_in_a_circle(arrows: list[tuple[str, str]]) -> None:
@@ -87,9 +87,7 @@ def test_few_files_stand_at_the_top() -> None:
 
 def test_long_files_give_their_reason() -> None:
     root, reasons = PACKAGE.parent, (PACKAGE.parent / "CONTRIBUTING.md").read_text()
-    files = [
-        p for room in ("nurec_lite", "kernels", "tests", "benchmarks", "scripts") for p in (root / room).rglob("*")
-    ]
+    files = [p for top in ("nurec_lite", "kernels", "tests", "benchmarks", "scripts") for p in (root / top).rglob("*")]
     sources = [p for p in files if p.suffix in (".py", ".cu", ".cuh", ".cpp", ".h")]
     long = [str(p.relative_to(root)) for p in sources if len(p.read_text().splitlines()) > LONG_LINES]
     assert [name for name in long if f"`{name}`" not in reasons] == []

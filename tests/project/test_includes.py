@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Includes run down the house of kernels/, too: a folder includes only folders below it, no file stands in a circle, neither renderer
+"""Includes of kernels/ point down, too: a folder includes only folders below it, no file is part of a circle, neither renderer
 includes the other, and only bindings know torch."""
 
 import os
@@ -11,8 +11,8 @@ import pytest
 from nurec_lite.base.paths import resource
 
 KERNELS = resource("kernels")
-# From the ground up. The two renderers stand side by side on the top floor.
-FLOORS = (
+# From the lowest layer up. The two renderers share the top layer.
+LAYERS = (
     {"math"}, {"common"}, {"project"}, {"scene"}, {"appearance"}, {"sensor"}, {"loss"}, {"update"},
     {"raster_tiles", "raster_warps/bin"}, {"raster_warps/blend"}, {"raster_warps/backward"}, {"raster_warps/views"},
 )  # fmt: skip
@@ -38,19 +38,19 @@ def folder_of(file: str) -> str:
     return os.path.dirname(file)
 
 
-def test_every_include_is_a_file_of_the_house() -> None:
+def test_every_include_is_a_file_of_the_project() -> None:
     assert [(a, b) for a, targets in INCLUDES.items() for b in targets if b not in SOURCES] == []
 
 
-def test_every_folder_has_its_floor() -> None:
-    assert {folder_of(file) for file in SOURCES} == set().union(*FLOORS)
+def test_every_folder_has_its_layer() -> None:
+    assert {folder_of(file) for file in SOURCES} == set().union(*LAYERS)
 
 
-@pytest.mark.parametrize("folder", [folder for floor in FLOORS for folder in sorted(floor)])
+@pytest.mark.parametrize("folder", [folder for layer in LAYERS for folder in sorted(layer)])
 def test_a_folder_includes_only_what_stands_below_it(folder: str) -> None:
-    floor = {name: k for k, names in enumerate(FLOORS) for name in names}
+    level = {name: k for k, names in enumerate(LAYERS) for name in names}
     arrows = [(a, b) for a, targets in INCLUDES.items() for b in targets if folder_of(a) == folder != folder_of(b)]
-    back = [f"{a} includes {b}" for a, b in arrows if floor[folder_of(b)] >= floor[folder]]
+    back = [f"{a} includes {b}" for a, b in arrows if level[folder_of(b)] >= level[folder]]
     assert not back, "move what both need to a lower folder, such as project/"
 
 

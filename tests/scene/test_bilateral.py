@@ -120,7 +120,7 @@ def test_without_the_key_a_scene_is_what_it_was() -> None:
     assert "bilateral" not in calibration.parameters() and "local" not in calibration.found()
 
 
-def test_what_was_found_is_told() -> None:
+def test_what_was_found_is_reported() -> None:
     calibration = none_known(tiny_capture(), 0.1, "cpu", [2, 2, 2])
     assert calibration.bilateral is not None
     calibration.bilateral[1, 0, 3, 1, 0, 0] = -0.07

@@ -189,7 +189,7 @@ def test_raised_points_stand_above_what_the_lidar_hit() -> None:
     assert raised.xyz[:, 2].min() > 2
 
 
-def test_far_points_are_seen_by_an_image_and_as_far_as_told() -> None:
+def test_far_points_are_seen_by_an_image_and_as_far_as_stated() -> None:
     path = torch.zeros(1, 3, dtype=torch.float64)
     far = all_seen(dense(), far_positions(path, 2000, 150.0, seed=0)).far
     distance = far.xyz.norm(dim=-1)

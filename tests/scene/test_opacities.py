@@ -92,7 +92,7 @@ def test_a_sensor_tells_its_own_opacity_alone(sensor: str) -> None:
     assert result.abs().max() > 1e-3 and (other is None or not other.any())
 
 
-def test_who_is_opaque_to_the_lidar_alone_is_seen_by_it_alone() -> None:
+def test_a_gaussian_opaque_to_the_lidar_alone_is_seen_by_it_alone() -> None:
     scene, views = scene_of()
     g = scene.gaussians
     clear = torch.full_like(g.opacity_logits, -20.0)

@@ -110,7 +110,7 @@ def test_a_copy_is_inserted_and_the_source_stays() -> None:
     assert len(seen(placed(actors, []), f"0@{source}")) == 0
 
 
-def test_room_for_copies_does_not_grow_for_ever() -> None:
+def test_memory_of_copies_does_not_grow_for_ever() -> None:
     actors, ids = Actors(scene(), ABSENT), scene().tracks.ids
     for source in ids:
         placed(actors, [at(f"{k}@{source}", float(k)) for k in range(MOST_COPIES // 2)])

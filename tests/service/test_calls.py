@@ -199,7 +199,7 @@ def test_points_are_in_the_lidar_s_axes_at_the_end_of_the_revolution(client: Sen
 # ---- what else is asked of a service
 
 
-def test_health_is_told_by_the_standard_service(service: Service) -> None:
+def test_health_is_reported_by_the_standard_service(service: Service) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{service.port}") as channel:
         check = channel.unary_unary(f"/{HEALTH}/Check")
         assert check(b"") == check(b"\x0a" + bytes([len(SERVICES[1])]) + SERVICES[1].encode()) == b"\x08\x01"

@@ -108,7 +108,7 @@ def test_two_runs_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:
         service_of(run, tiny_run(tmp_path / "mine"))
 
 
-def test_scenes_make_room_for_each_other(run: Path, tmp_path: Path) -> None:
+def test_scenes_free_memory_for_each_other(run: Path, tmp_path: Path) -> None:
     other = tiny_run(tmp_path / "other")
     with service_of(run, other, loaded=1) as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
         assert list(client.get_available_scenes().scene_ids) == ["mine", "other"]
@@ -211,9 +211,7 @@ def test_a_defect_costs_one_request_and_a_broken_gpu_the_service(run: Path, fail
         assert not service.healthy()
 
 
-def test_more_requests_than_may_be_are_turned_away_and_health_is_still_told(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_requests_are_turned_away_and_health_still_answers(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go, rendered = threading.Event(), threading.Event(), Worker._rendered
 
     def waits(worker: Worker, group: list[Any]) -> list[Any]:

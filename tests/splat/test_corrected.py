@@ -173,7 +173,7 @@ def test_a_camera_that_sits_elsewhere_is_found() -> None:
     assert errors[-1] < 0.2 * errors[0]
 
 
-def test_what_was_found_is_told() -> None:
+def test_what_was_found_is_reported() -> None:
     capture = tiny_capture()
     calibration = none_known(capture, 0.1, "cpu")
     calibration.camera_rotations[0, 1], calibration.camera_translations[0, 2] = math.radians(0.5), 0.03

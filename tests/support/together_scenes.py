@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from bundle_scenes import PLAN
 from look_scenes import View
 from parity import OUTPUTS
 from torch import Tensor
+from warp_tile_scenes import PLAN
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.native.bind import native_stages

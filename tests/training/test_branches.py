@@ -23,16 +23,16 @@ from nurec_lite.training.state import TrainState
 CPU = torch.device("cpu")
 LEAST = ("fused_interp", "collect_once", "no_sync")
 MOST = (*LEAST, *(f"fused_{name}" for name in ("adam", "ssim", "sky", "colour", "activate", "range", "harmonics")))
-BUNDLES = ("warp_cull", "tile_cull", "balanced_tiles")
+WARP_TILES = ("warp_cull", "tile_cull", "balanced_tiles")
 SETS = [("reference", ()), ("native", ()), ("native", LEAST), ("native", MOST)]
 GRIDS = pytest.mark.parametrize("grid", [None, [3, 2, 2]], ids=["as given", "corrected"])
-ROOMS = (
+PACKAGES = (
     "geometry",
     "scene",
     "splat",
     "training.losses",
     "native.stages",
-    "native.bundles",
+    "native.warps",
 )  # that keep what is made once
 
 
@@ -41,9 +41,9 @@ def stages_of(ops: str, names: tuple[str, ...], device: torch.device = CPU) -> S
 
 
 def forget() -> None:
-    """What these rooms have kept."""
-    rooms = tuple(f"nurec_lite.{room}" for room in ROOMS)
-    for module in [vars(module) for name, module in sys.modules.items() if name.startswith(rooms)]:
+    """Results that these packages have kept."""
+    prefixes = tuple(f"nurec_lite.{name}" for name in PACKAGES)
+    for module in [vars(module) for name, module in sys.modules.items() if name.startswith(prefixes)]:
         classes = [vars(value) for value in module.values() if isinstance(value, type)]
         for value in [value for names in (module, *classes) for value in names.values()]:
             if hasattr(value, "cache_clear"):
@@ -78,7 +78,7 @@ def test_no_branch_reads_what_it_was_not_given(
     for result in (
         False,
         "no_sync" in names,
-    ):  # lists of a first step have all the room that they need, and tell of none
+    ):  # lists of a first step are as long as they need, and report no capacity
         watch = watched(stages, state, tiny_shots(tuple(range(n[0])), tuple(range(n[1]))))
         assert not watch.found
         rendered = [branch for kind, count in kinds for branch in (kind, *["lists"] * (count * result))]
@@ -88,8 +88,8 @@ def test_no_branch_reads_what_it_was_not_given(
 @GRIDS
 @pytest.mark.skipif(not EMULATED, reason="runs over the CUDA drivers on the CPU: set NUREC_LITE_EMULATE_CUDA=1")
 @pytest.mark.parametrize("frames", [(0,), (0, 1)], ids=["alone", "in one launch"])
-def test_nor_where_rays_come_in_bundles(frames: tuple[int, ...], grid: list[int] | None) -> None:
-    base, names = replace(base_stages("native", CPU), device="cuda"), (*MOST, *BUNDLES, "batch")
+def test_nor_with_warp_tiles(frames: tuple[int, ...], grid: list[int] | None) -> None:
+    base, names = replace(base_stages("native", CPU), device="cuda"), (*MOST, *WARP_TILES, "batch")
     stages, state = build_stages({name: parameters_of(name) for name in names}, base), state_of(grid)
     for _ in range(2):
         assert not watched(stages, state, tiny_shots(frames, frames)).found
@@ -100,8 +100,8 @@ def test_nor_where_rays_come_in_bundles(frames: tuple[int, ...], grid: list[int]
 def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
     device, config = torch.device("cuda"), tiny_config(device="cuda")
     config = replace(config, model=replace(config.model, calibrate=grid is not None, bilateral_grid=grid))
-    stages, state = stages_of("native", (*MOST, *BUNDLES), device), make_state(config, tiny_capture(), device)
-    result = 0  # lists: those of a camera that comes for the first time have all the room that they need
+    stages, state = stages_of("native", (*MOST, *WARP_TILES), device), make_state(config, tiny_capture(), device)
+    result = 0  # lists: those of a camera that comes for the first time are as long as they need
     for state.step in range(4):
         watch = watched(stages, state, stages.feed.fetch(stages, state))
         own = [branch for branch in watch.begun if branch != "lists"]

@@ -270,7 +270,7 @@ def test_the_bundled_street_trains(tmp_path: Path, optioned: bool) -> None:
     assert all(value.isfinite().all() for value in state.scene.parameters().values())
 
 
-def test_lists_of_whole_images_have_a_room_of_their_own() -> None:
+def test_lists_of_whole_images_have_a_capacity_of_their_own() -> None:
     """Else the first steps after the change would fail and be done again."""
     stages, state = stages_of("fused_interp", "no_sync"), tiny_state(coarse_config(every=1000))
     steps(stages, state, 16)

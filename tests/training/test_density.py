@@ -172,7 +172,7 @@ def test_copies_share_the_opacity_and_shrink() -> None:
     torch.testing.assert_close(values(moved_, g)["log_scales"], expected)
 
 
-def test_who_is_opaque_is_copied_more_often() -> None:
+def test_opaque_gaussians_are_copied_more_often() -> None:
     g = gaussians([0.9, 0.1, *[0.001] * 2000])
     moved_ = moved(g)
     on_first = (values(moved_, g)["means"][2:] == g.means[0]).all(-1).float().mean()
@@ -204,7 +204,7 @@ def test_all_dead_is_none() -> None:
     assert relocate(gaussians([0.001, 0.004]), 5, generator()) is None
 
 
-def test_all_dead_stay_where_none_would_have_to_be_told() -> None:
+def test_if_all_are_dead_all_stay() -> None:
     g = gaussians([0.001, 0.004])
     relocation = relocate_masked(g, 2, generator())
     assert torch.equal(values(relocation, g)["means"][:2], g.means) and relocation.source[0] == 0
@@ -450,7 +450,7 @@ def test_without_noise_nothing_moves() -> None:
 # What has left its box
 
 
-def test_who_is_outside_of_its_box() -> None:
+def test_gaussians_outside_of_their_box() -> None:
     scene = tiny_state().scene
     sizes, node = scene.tracks.sizes, scene.gaussians.node
     k = int(node.max())
@@ -462,7 +462,7 @@ def test_who_is_outside_of_its_box() -> None:
     assert not bool(outside_boxes(scene, 1.5).any())
 
 
-def test_who_is_lost_counts_as_dead() -> None:
+def test_a_lost_gaussian_counts_as_dead() -> None:
     g = gaussians([0.9, 0.8, 0.7, 0.001])
     lost = torch.tensor([False, True, False, False])
     relocation = moved(g, lost=lost)

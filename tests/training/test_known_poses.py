@@ -96,7 +96,7 @@ def test_own_poses_that_training_took_stay(nothing_estimated: None, trained: str
     assert_same_poses(posed(other, "auto", known(street(), trained)), other if kept else street())
 
 
-def test_who_asks_for_own_poses_has_them(nothing_estimated: None) -> None:
+def test_own_poses_are_used_when_asked_for(nothing_estimated: None) -> None:
     assert posed(street(), "capture", known(hidden(street()), ESTIMATED)) is street()
 
 

@@ -61,7 +61,7 @@ def opacities_of(values: dict[str, Tensor]) -> Tensor:  # [N, 2]
 
 
 @BOTH
-def test_dead_is_who_is_dead_for_both(chosen: Callable) -> None:
+def test_dead_means_dead_for_both_sensors(chosen: Callable) -> None:
     g = gaussians([(0.5, 0.001), (0.001, 0.5), (0.001, 0.002), (0.6, 0.7)])
     moved = chosen(g, 0, generator())
     stays = (moved.changed["means"] == g.means).all(-1)
@@ -96,7 +96,7 @@ def test_scales_shrink_the_more_the_more_opaque() -> None:
 
 
 @pytest.mark.parametrize(("sensor", "low", "high"), [(0, 1 - 1e-6, 1 + 1e-6), (1, 0.8, 1.0)])
-def test_the_integral_across_is_kept_for_who_sees_most(sensor: int, low: float, high: float) -> None:
+def test_the_integral_across_is_kept_for_the_widest_view(sensor: int, low: float, high: float) -> None:
     """Of the other sensor some is lost, never won: one factor cannot suit both."""
     o, n = torch.tensor([[0.9, 0.3]], dtype=torch.float64), 4
     logits, factor = mcmc_split(torch.logit(o), torch.tensor([n]))
@@ -123,7 +123,7 @@ def test_one_opacity_is_parted_as_split_opacity_says() -> None:
     assert torch.equal(factor, expected)
 
 
-def test_noise_leaves_who_is_opaque_to_either_sensor() -> None:
+def test_noise_leaves_gaussians_opaque_to_either_sensor() -> None:
     g = gaussians([(0.9, 1e-5), (1e-5, 0.9), (1e-5, 1e-5)])
     before = g.means.clone()
     add_noise(g, 1.0, generator())

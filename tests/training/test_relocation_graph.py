@@ -88,7 +88,7 @@ def test_they_are_those_without_a_recording(device: torch.device) -> None:
 
 
 @pytest.mark.usefixtures("safe")
-def test_who_remembers_where_nodes_begin_is_told(device: torch.device) -> None:
+def test_remembered_node_offsets_are_invalidated(device: torch.device) -> None:
     state, (stages, recorded) = store(device), stages_for(device)
     moved(stages, state, 4)
     before, launched = state.scene.gaussians.node._version, recorded.launched

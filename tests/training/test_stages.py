@@ -70,7 +70,7 @@ def test_the_stages_are_those_of_the_design() -> None:
     )
 
 
-def test_a_swap_replaces_one_stage_and_records_who_did_it() -> None:
+def test_a_swap_replaces_one_stage_and_records_its_option() -> None:
     def other(*args: Any) -> Any: ...
 
     stages = reference_stages().swap("mine", tile=other)

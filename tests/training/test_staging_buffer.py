@@ -39,7 +39,7 @@ def test_shots_come_out_as_they_went_in() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_size_of_any_kind_beside_others(kind: torch.dtype) -> None:
+def test_any_size_of_any_kind_with_others(kind: torch.dtype) -> None:
     tensors = [(100 * torch.rand(n, 3)).to(kind) for n in SIZES] + [torch.tensor(7.5).to(kind)]
     unpack = StagingBuffer.of(Several(tuple(tensors)), buffer).unpack()
     for before, after in zip(tensors, unpack.tensors, strict=True):
@@ -63,7 +63,7 @@ def test_strides_of_a_tensor_do_not_matter() -> None:
     assert torch.equal(StagingBuffer.of(Several((turned,)), buffer).unpack().tensors[0], turned)
 
 
-def test_nothing_takes_no_room() -> None:
+def test_empty_arrays_take_no_memory() -> None:
     assert len(StagingBuffer.of(Several(()), buffer).buffer) == 0
 
 

@@ -21,7 +21,7 @@ def kernels() -> None:
     ops.load()
 
 
-def with_bundles(shots: Shots, n: int) -> Shots:
+def with_warp_tiles(shots: Shots, n: int) -> Shots:
     """The first n rays of the sweep, 32 after 32, with numbers that tell where they came from."""
     (shot,) = shots.sweeps
     rays = torch.full((n // GROUP + BANDS, GROUP), -1)
@@ -35,26 +35,26 @@ def with_bundles(shots: Shots, n: int) -> Shots:
     return replace(shots, sweeps=(replace(shot, sweep=shot.sweep.select(torch.arange(n)), view=view),))
 
 
-def test_bundles_come_with_their_rays() -> None:
+def test_warp_tiles_come_with_their_rays() -> None:
     """Of a longer sweep than the one that the places were made like, then of a shorter one: what is left of others is in no bundle."""
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
-    room = len(shots.sweeps[0].sweep)
-    standing = StaticInputs(with_bundles(shots, room // 2 + 1), [room])
-    for n in (room, room - 1, room // 2 + 1):
-        given = with_bundles(shots, n)
-        multi_tensor_copy(standing.pairs(given))
-        own, known = standing.shots.sweeps[0].view.ray_groups, given.sweeps[0].view.ray_groups
+    length = len(shots.sweeps[0].sweep)
+    static = StaticInputs(with_warp_tiles(shots, length // 2 + 1), [length])
+    for n in (length, length - 1, length // 2 + 1):
+        given = with_warp_tiles(shots, n)
+        multi_tensor_copy(static.pairs(given))
+        own, known = static.shots.sweeps[0].view.ray_groups, given.sweeps[0].view.ray_groups
         assert own is not None and known is not None
         assert own.rays[: len(known.rays)].equal(known.rays) and (own.rays[len(known.rays) :] == -1).all()
         assert all(getattr(own, name).equal(getattr(known, name)) for name in ("first", "bins", "heights", "occupied"))
-        assert standing.shots.sweeps[0].counted is not None and int(standing.shots.sweeps[0].counted.sum()) == n
+        assert static.shots.sweeps[0].counted is not None and int(static.shots.sweeps[0].counted.sum()) == n
 
 
-def test_views_without_bundles_have_none() -> None:
+def test_views_without_warp_tiles_have_none() -> None:
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
-    standing = StaticInputs(shots, [len(shots.sweeps[0].sweep)])
-    multi_tensor_copy(standing.pairs(shots))
-    assert standing.shots.sweeps[0].view.ray_groups is None
+    static = StaticInputs(shots, [len(shots.sweeps[0].sweep)])
+    multi_tensor_copy(static.pairs(shots))
+    assert static.shots.sweeps[0].view.ray_groups is None
 
 
 def test_what_is_given_in_another_order_lies_row_by_row() -> None:
@@ -63,6 +63,6 @@ def test_what_is_given_in_another_order_lies_row_by_row() -> None:
     (shot,) = shots.images
     turned = replace(shots, images=(replace(shot, image=shot.image.transpose(0, 1).contiguous().transpose(0, 1)),))
     assert not turned.images[0].image.is_contiguous()
-    standing, rates = StaticInputs(turned, [len(shots.sweeps[0].sweep)]), torch.zeros(2)
-    multi_tensor_copy(standing.pairs(turned), rates, [0.5, 0.25])
-    assert torch.equal(standing.shots.images[0].image, shot.image) and rates.tolist() == [0.5, 0.25]
+    static, rates = StaticInputs(turned, [len(shots.sweeps[0].sweep)]), torch.zeros(2)
+    multi_tensor_copy(static.pairs(turned), rates, [0.5, 0.25])
+    assert torch.equal(static.shots.images[0].image, shot.image) and rates.tolist() == [0.5, 0.25]

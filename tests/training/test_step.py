@@ -90,7 +90,7 @@ def test_gradients_are_reduced_between_backward_and_the_update() -> None:
     assert seen == [7.0]
 
 
-def test_the_lists_are_told_by_kind_of_view_images_first() -> None:
+def test_the_lists_are_reported_by_kind_of_view_images_first() -> None:
     result, _ = learnt(tiny_shots((0, 1), (2,)))
     shots, (lidar,) = tiny_shots((0, 1), (2,)), tiny_capture().lidars
     assert [listed.kind for listed in result.lists] == [f"{s.view.camera.name} 40x24" for s in shots.images] + [
@@ -184,7 +184,7 @@ def test_compiled_kernels_take_any_number_too() -> None:
         (None, (11, 3), 1.0), (1.0, (3, 3), 1.0), (1.0, (None, None), 1.0), (0.0, (11, 11), 1.0), (0.0, (10, 9), 0.0),
     ],
 )  # fmt: skip
-def test_a_step_failed_if_a_list_needs_more_than_its_room_of_ten(
+def test_a_step_failed_if_a_list_needs_more_than_its_capacity_of_ten(
     before: float | None, needed: tuple[int | None, ...], expected: float | None
 ) -> None:
     overflow = [None if n is None else overflow_of(torch.tensor([n]), 10) for n in needed]
@@ -192,7 +192,7 @@ def test_a_step_failed_if_a_list_needs_more_than_its_room_of_ten(
     assert found is None if expected is None else float(found) == expected  # type: ignore[arg-type]
 
 
-def test_lists_without_enough_room_are_noted_in_the_state_and_nothing_changes() -> None:
+def test_lists_without_enough_capacity_are_noted_in_the_state_and_nothing_changes() -> None:
     """Compiled lists with room for three entries: no parameter moves, neither in this step nor in those after it."""
     state, shots = tiny_state(tiny_config(density=DensityConfig(every=1000))), tiny_shots((0,), (0,))
     stages = base_stages("native", torch.device("cpu")).replaced(capacity=lambda view: 3)

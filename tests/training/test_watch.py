@@ -68,7 +68,7 @@ def test_it_looks_now_and_then() -> None:
 # Figures of steps
 
 
-def test_the_first_step_that_is_not_finite_is_told_and_becomes_no_mean() -> None:
+def test_the_first_step_that_is_not_finite_is_reported_and_becomes_no_mean() -> None:
     history = History()
     for n, value in enumerate((1.0, math.nan, math.inf, 2.0), 1):
         history.add(n, 0.01 * n, 5, Figures.of({"range": torch.tensor(value)}, torch.tensor(0.1)))
@@ -84,7 +84,7 @@ def test_a_step_that_is_done_again_is_no_trouble() -> None:
     assert history.trouble() is None
 
 
-def test_range_errors_that_grow_are_told() -> None:
+def test_range_errors_that_grow_are_reported() -> None:
     history = History()
     for n in range(1, 200):
         history.add(n, 0.01 * n, 5, Figures.of({"range": torch.tensor(1.0 if n < 80 else 20.0)}, None))

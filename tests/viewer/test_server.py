@@ -83,7 +83,7 @@ PAGES = {"", "index.html"}
         (["a", "b"], None, "0.0.0.0", False), (["[::"], None, "0.0.0.0", False), (["localhost.evil.example"], None, "127.0.0.1", False),
     ],
 )  # fmt: skip
-def test_who_is_answered(hosts: list[str], origin: str | None, bound: str, answered: bool) -> None:
+def test_answered_callers(hosts: list[str], origin: str | None, bound: str, answered: bool) -> None:
     assert (refusal("/", hosts, origin, bound, PAGES) is None) == answered
 
 

@@ -147,7 +147,7 @@ def peaks(seconds: torch.Tensor) -> torch.Tensor:  # [V] -> [V, 3, K]
 SPEEDS = torch.tensor([1.6, 1.9, 2.5, 3.0, 3.5, 3.6, 4.1], dtype=torch.float64)
 
 
-def test_a_clock_that_is_off_is_told_from_a_camera_that_sits_elsewhere() -> None:
+def test_a_clock_that_is_off_is_distinguished_from_a_camera_that_sits_elsewhere() -> None:
     """By how far edges lie beside one another at 1.6 to 4.1 m/s: a clock moves them farther the faster the vehicle is."""
     degrees = torch.tensor([-0.1, 0.0, 0.1])
     clock = near_by._by_speed(peaks(torch.full((7,), 0.04)), SPEEDS, degrees)
@@ -221,7 +221,7 @@ def test_too_little_says_nothing(odd: Callable[[Capture], Capture], street: Capt
 
 
 @pytest.mark.parametrize("odd", [far_off, without_lidar])
-def test_what_cannot_be_told_is_not_said(odd: Callable[[Capture], Capture]) -> None:
+def test_what_cannot_be_decided_is_not_said(odd: Callable[[Capture], Capture]) -> None:
     turned, late = disagreements(odd(tiny_capture()))
     assert (turned, late) == ([], [])
 

@@ -107,21 +107,21 @@ def impossible(capture: Capture) -> list[str]:
     return [v.sentence for v in check_boxes(Sample(capture)) if v.check != NAME and v.level is Level.CERTAIN]
 
 
-def test_an_object_as_fast_as_light_is_told() -> None:
+def test_an_object_as_fast_as_light_is_reported() -> None:
     places = street().tracks.translations.clone()
     places[1] += torch.tensor([2.8e7, 0, 0], dtype=torch.float64)
     (sentence,) = impossible(with_tracks(translations=places))
     assert sentence.startswith("Track ") and "moves 2.8e+07 m within 0.1 s" in sentence
 
 
-def test_a_box_of_999_metres_is_told() -> None:
+def test_a_box_of_999_metres_is_reported() -> None:
     sizes = street().tracks.sizes.clone()
     sizes[2, 0] = 999
     (sentence,) = impossible(with_tracks(sizes=sizes))
     assert "is 999 m long" in sentence
 
 
-def test_an_object_around_the_vehicle_is_told() -> None:
+def test_an_object_around_the_vehicle_is_reported() -> None:
     path, tracks = trajectory_of(street()), street().tracks
     own = torch.stack([path.at(float(t))[:3, 3] for t in tracks.times[: tracks.offsets[1]]])
     places = torch.cat([own + torch.tensor([0.0, 0.0, 1.0]), tracks.translations[tracks.offsets[1] :]])

@@ -91,14 +91,14 @@ def test_headers_of_a_pack_are_read(tmp_path: Path) -> None:
         doubts(replace(capture, images=images))
 
 
-def test_grey_images_among_those_in_colour_are_told(drive: Path) -> None:
+def test_grey_images_among_those_in_colour_are_reported(drive: Path) -> None:
     path = image_of(drive, "image_02", 1)
     Image.open(path).convert("L").save(path)
     (verdict,) = of(drive)
     assert verdict.sentence == "The images of image_02 are of several kinds: 2 PNG in colour and 1 PNG grey."
 
 
-def test_images_of_another_camera_are_told(drive: Path) -> None:
+def test_images_of_another_camera_are_reported(drive: Path) -> None:
     for index in range(3):
         image_of(drive, "image_03", index).write_bytes(image_of(drive, "image_02", index).read_bytes())
     (verdict,) = of(drive)
@@ -106,7 +106,7 @@ def test_images_of_another_camera_are_told(drive: Path) -> None:
     assert verdict.sentence == "image_03 has the images of image_02: 3 of 3 that were looked at are the same."
 
 
-def test_a_camera_that_stands_still_is_told(drive: Path) -> None:
+def test_a_camera_that_stands_still_is_reported(drive: Path) -> None:
     for index in (1, 2):
         image_of(drive, "image_02", index).write_bytes(image_of(drive, "image_02", 0).read_bytes())
     (verdict,) = of(drive)
@@ -127,7 +127,7 @@ def with_images(change: Callable[[Tensor], object]) -> Capture:
 @pytest.mark.parametrize(
     ("level", "colour"), [(255, "white (255 of 255)"), (0, "black (0 of 255)"), (90, "of one colour")]
 )
-def test_images_of_one_colour_are_told(level: int, colour: str) -> None:
+def test_images_of_one_colour_are_reported(level: int, colour: str) -> None:
     first, second = doubts(with_images(lambda image: torch.full_like(image, level)))
     assert first.level is second.level is Level.LIKELY and f"All images of camera_0 are {colour}" in first.sentence
 

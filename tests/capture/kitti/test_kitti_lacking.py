@@ -39,7 +39,7 @@ def with_poses(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("gone", ["velodyne_points", "velodyne_points/data"])
-def test_cameras_alone_have_the_poses_and_times_that_they_have_beside_a_lidar(root: Path, gone: str) -> None:
+def test_cameras_alone_have_the_poses_and_times_that_they_have_with_a_lidar(root: Path, gone: str) -> None:
     whole, alone = load(root), load(without(root, gone))
     assert alone.lidars == () and alone.sweeps == () and len(alone.images) == len(whole.images) == 2 * N_FRAMES
     for a, b in zip(whole.images, alone.images, strict=True):

@@ -233,7 +233,7 @@ def test_beams_of_a_lidar_without_rows_and_columns_are_found(tmp_path: Path, tur
     )
 
 
-def test_a_lidar_whose_beams_cannot_be_told_is_left_out(tmp_path: Path) -> None:
+def test_a_lidar_without_clear_beams_is_left_out(tmp_path: Path) -> None:
     write_sequence(tmp_path, elements=False, reach=5.0)
     capture = read_ncore(tmp_path)
     assert not capture.sweeps and not capture.lidars and "The lidar top is left out" in capture.doubts[0].sentence

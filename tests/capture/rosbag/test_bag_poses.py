@@ -116,7 +116,7 @@ def test_a_camera_in_the_axes_of_a_vehicle_is_turned(tmp_path: Path) -> None:
     assert float((read.cameras[0].T_rig_cam - CAPTURE.cameras[0].T_rig_cam).abs().max()) < 1e-9
 
 
-def test_frames_beyond_the_poses_are_left_out_and_told(tmp_path: Path) -> None:
+def test_frames_beyond_the_poses_are_left_out_and_reported(tmp_path: Path) -> None:
     recording = street(CAPTURE)
     last = START + round(0.75e9)
     recording.rows = [row for row in recording.rows if row[1] != "/odom" or row[0] < last]

@@ -151,7 +151,7 @@ def test_headers_without_stamps_get_the_time_of_receipt(tmp_path: Path) -> None:
     assert any("have no stamps" in doubt.sentence for doubt in capture.doubts)
 
 
-def test_stamps_far_from_the_times_of_receipt_are_told(tmp_path: Path) -> None:
+def test_stamps_far_from_the_times_of_receipt_are_reported(tmp_path: Path) -> None:
     made = street(CAPTURE)
     made.rows = [(received + 90 * 10**9, *rest) for received, *rest in made.rows]
     capture = read(made, tmp_path)

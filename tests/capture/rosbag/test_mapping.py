@@ -114,7 +114,7 @@ def test_a_choice_is_left_to_the_user(tmp_path: Path) -> None:
         found.only()
 
 
-def test_what_is_no_sensor_is_left_out_and_told(tmp_path: Path) -> None:
+def test_what_is_no_sensor_is_left_out_and_reported(tmp_path: Path) -> None:
     recording = street(CAPTURE).sweeps("plain", "/points_filtered")
     first = recording.capture.images[0]
     recording.image("/depth", 1_700_000_000_000_000_000, "depth", first.load().numpy(), None)

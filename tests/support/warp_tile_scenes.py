@@ -63,9 +63,9 @@ def on(device: torch.device, g: WorldGaussians) -> WorldGaussians:
     return WorldGaussians(**{k: v.to(device) for k, v in vars(to_float32(g)).items()})
 
 
-def lists_of(g: AnyGaussians, view: View, exact: bool, room: int | None = None) -> PairList:
+def lists_of(g: AnyGaussians, view: View, exact: bool, capacity: int | None = None) -> PairList:
     plan = replace(PLAN, tight_lists=exact)
-    return native.tile(native.project(g, view, room, plan), view, room, plan)
+    return native.tile(native.project(g, view, capacity, plan), view, capacity, plan)
 
 
 def listed(pairs: PairList, n: int) -> Tensor:  # [A, n] bool
@@ -75,7 +75,7 @@ def listed(pairs: PairList, n: int) -> Tensor:  # [A, n] bool
     return found
 
 
-def in_bundles(pairs: PairList, seen: Tensor) -> Tensor:  # [A, N] of [R, N] bool: whether a ray of the bundle does
+def in_warp_tiles(pairs: PairList, seen: Tensor) -> Tensor:  # [A, N] of [R, N] bool: whether a ray of the bundle does
     rays = pairs.rays.cpu()
     return ((rays >= 0)[:, :, None] & seen[rays.clamp(min=0)]).any(1)
 
