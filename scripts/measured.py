@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of kernels are as they were when kernels/budget.json was made: asked the same of the same text, the same nvcc says the
-same, so that nobody need ask again, which takes minutes for five architectures.
+"""Files of kernels that are as they were when kernels/budget.json was made. The same nvcc says the same about the same code, so these
+are not compiled again, which takes minutes for five architectures.
 
-kernels/measured.json has the version of nvcc, and of each file a digest: of its text and that of all it includes, of flags and
-architectures, and of its entry in the budget, so that an entry that was changed by hand is measured, too. scripts/resources.py --write
-writes it.
+kernels/measured.json has the version of nvcc, and a digest for each file: of its code and of all that it includes, without comments and
+layout; of flags and architectures; and of its entry in the budget, so that an entry changed by hand is measured, too.
+scripts/resources.py --write writes it.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from nurec_lite.base.paths import resource
 
 MEASURED = "measured.json"  # in kernels/
 Entries = dict[str, Any]  # of kernels/budget.json, by file
+LITERAL_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
 Asked = Callable[[str], list[str]]  # a file, relative to kernels/ -> its arguments of nvcc
 
 
@@ -49,8 +50,15 @@ def digest(
     root = resource("kernels")
     found = hashlib.sha256(json.dumps([asked, entry]).encode())
     for path in sorted(included(root / file)):
-        found.update(str(path.relative_to(root.resolve())).encode() + b"\0" + path.read_bytes() + b"\0")
+        found.update(f"{path.relative_to(root.resolve())}\0{code_of(path.read_text())}\0".encode())
     return found.hexdigest()
+
+
+def code_of(text: str) -> str:
+    """Returns C++ without comments, and with one space for each run of spaces; a directive keeps a line of its own."""
+    text = LITERAL_OR_COMMENT.sub(lambda found: found[0] if found[0][0] in "\"'" else " ", text)
+    lines = (" ".join(line.split()) for line in re.sub(r"\\\n", " ", text).splitlines())
+    return "".join(f"\n{line}\n" if line.startswith("#") else f"{line} " for line in lines if line)
 
 
 def included(

@@ -9,7 +9,7 @@
 
 namespace nurec::cuda {
 
-// Coefficients of those of a block's Gaussians whose threads want them.
+// Coefficients of a block's Gaussians, for the threads that want them.
 template <int S>
 struct WantedRows : Rows<S> {
     bool wanted[GAUSSIANS];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of short rows, of which a block goes through THREADS in the order in which numbers lie in memory: neighbouring
+// Arrays of short rows: a block goes through THREADS of them in the order in which numbers lie in memory: neighbouring
 // threads take neighbouring numbers, whatever rows these are of.
 #pragma once
 

@@ -27,7 +27,7 @@ __device__ inline uint64_t wait_for_state(uint64_t const* state, uint64_t least)
 
 constexpr int LOOK_BACK_WINDOWS = 4;  // groups of 32 tiles that are read together
 
-// Returns the count of all tiles before this one, whose own count is `mine`. One warp calls it, after publish_count.
+// Returns the count of all tiles before this one; its own count is `mine`. One warp calls it, after publish_count.
 __device__ inline uint64_t prefix_before(uint64_t* states, int64_t tile, uint64_t mine) {
     int const lane = int(threadIdx.x) % 32;
     uint64_t before = 0;

@@ -16,7 +16,7 @@ struct Pairs {
     uint32_t* sorted_keys;           // [n]; null: not needed
     uint32_t* sorted;                // [n] values; null: they go to `wide`
     int64_t const* there = nullptr;  // [1] so many of the n are sorted, from the first on; null: all
-    int64_t* kept = nullptr;         // [1] pairs whose key is not UNWANTED: the others are left out; null: none is
+    int64_t* kept = nullptr;         // [1] pairs with another key than UNWANTED: the others are left out; null: none is
     int64_t* wide = nullptr;         // [n] the same values
     int lowest = 0;                  // of the bits, if it is not the key's lowest
 };
@@ -37,7 +37,7 @@ constexpr int bits_for(int64_t n) {
 // out[i] = in[0] + ... + in[i - 1]
 void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue);
 
-// Numbers below n whose flag is not 0, ascending: `index` [n], `count` [1].
+// Numbers below n with a flag that is not 0, ascending: `index` [n], `count` [1].
 void select_flagged(uint8_t const* flags, int64_t n, uint32_t* index, int64_t* count, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass over the image each way. A block walks down a strip of COLUMNS numbers a row, a thread a column of numbers:
 // a row of the strip comes to shared memory, each thread blurs it along the row, and hands the result to ten sums that
-// are under way for the ten rows whose windows are not full yet. So nothing that was blurred leaves the registers, and
-// the next row is on its way from memory meanwhile.
+// are under way for the ten rows with windows that are not full yet. So nothing that was blurred leaves the registers,
+// and the next row is on its way from memory meanwhile.
 //
 // Ideas: all moments at once and derivatives kept for the backward pass are those of fused-ssim (Rahul Goel,
 // https://github.com/rahul-goel/fused-ssim), which Taming 3DGS (Mallick et al. 2024) and Faster-GS use; sums under way
@@ -69,7 +69,7 @@ struct Column {
             for (int k = 0; k < SSIM_TAPS - 1; ++k) under_way[map][k] = 0;
     }
 
-    // Takes a row, and gives the sum of the window whose last row it is; `row` and `full` may be one.
+    // Takes a row, and gives the sum of the window that it completes; `row` and `full` may be one.
     __device__ void push(float const (&row)[N], float (&full)[N]) {
 #pragma unroll
         for (int map = 0; map < N; ++map) {

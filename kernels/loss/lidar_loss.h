@@ -17,7 +17,7 @@ struct LidarRays {
     float const* ranges;         // [R] metres
     float const* intensities;    // [R]
     bool const* returned;        // [R] others have neither range nor intensity
-    bool const* counted;         // [R] whose drop counts; null: all
+    bool const* counted;         // [R] the ray's drop counts; null: all
     bool aimed;
 };
 

@@ -27,7 +27,7 @@ NUREC_FN int64_t blocks_with_rows(int64_t begin, int64_t end, int64_t size) {
     return begin < end ? (end - 1) / size - begin / size + 1 : 0;
 }
 
-// The last track whose first block is not after `block`.
+// The last track with a first block not after `block`.
 NUREC_FN int64_t track_of_block(int64_t const* starts, int64_t tracks, int64_t block, int64_t size) {
     int64_t low = 0, high = tracks;
     while (high - low > 1) {

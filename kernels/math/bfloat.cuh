@@ -37,7 +37,7 @@ NUREC_FN BFloat rounded(float x, uint32_t draw) {
     return {uint16_t(((bits + up) | mark) >> 16)};
 }
 
-// 32 bits from 32, each of which depends on all: the permutation PCG-RXS-M-XS (O'Neill 2014), as a hash by Jarzynski
+// 32 bits from 32; each depends on all: the permutation PCG-RXS-M-XS (O'Neill 2014), as a hash by Jarzynski
 // and Olano, "Hash Functions for GPU Rendering", 2020.
 NUREC_FN uint32_t mixed(uint32_t x) {
     uint32_t const state = x * 747796405u + 2891336453u;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bilateral grid: affine transforms of colour over place and luminance; nurec_lite/scene/bilateral.py is the
-// specification. A grid is [12, Z, Y, X]: the rows of a 3x4 matrix less the identity, whose last column is added.
+// specification. A grid is [12, Z, Y, X]: the rows of a 3x4 matrix less the identity; its last column is added.
 // Corner cells lie on corner pixels, the first and the last layer at luminance 0 and 1.
 #pragma once
 

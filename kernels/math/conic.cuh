@@ -2,7 +2,7 @@
 // The rays of an image that may meet a Gaussian which reaches the camera's own plane: no ellipse (outline.cuh), but
 //     q = |g x e|^2 - K |e|^2 <= 0
 // is a quadratic form of two coordinates of pixels all the same, with e = e_0 + x e_x + y e_y along pixels. Of a row of
-// pixels the rays lie in an interval or in two on either side of it, one of which is behind the camera.
+// pixels the rays lie in an interval, or in two on either side of it; one of the two is behind the camera.
 #pragma once
 
 #include "outline.cuh"
@@ -106,7 +106,7 @@ NUREC_FN Interval<T> inside(Conic<T> const& q, Interval<T> first, Interval<T> la
     return all;
 }
 
-// Columns that no row reaches, or some of them, for a conic whose rows are unbounded on both sides.
+// Columns that no row reaches, or some of them, for a conic with rows that are unbounded on both sides.
 template <class T>
 NUREC_FN Interval<T> gap_of(Conic<T> const& q, Interval<T> first, Interval<T> last, T y0, T y1) {
     if (first.low > first.high || last.low > last.high) return {1, 0};

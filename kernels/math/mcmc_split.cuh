@@ -8,7 +8,7 @@
 namespace nurec {
 
 constexpr int MAX_COPIES = 51;           // of one Gaussian
-constexpr double UNSEEN = 1e-6;          // opacity that no ray responds to, and whose logarithm is finite
+constexpr double UNSEEN = 1e-6;          // opacity that no ray responds to; its logarithm is finite
 constexpr double SPLIT_MOST = 1 - 1e-7;  // opacity that is split
 constexpr double COPY_MOST = 1 - 1e-6;   // opacity of a copy
 

@@ -33,7 +33,7 @@ NUREC_FN T uniform_of(uint32_t word) {
 }
 
 // (cos, sin) of so many whole turns. In full circles nothing is lost near the zeros, and CUDA's functions of radians
-// would keep room on the stack for angles of thousands.
+// would reserve stack for angles of thousands.
 template <class T>
 NUREC_FN Vec2<T> on_circle(T turns) {
 #ifdef __CUDACC__

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Gaussians a bundle of neighbouring rays may meet: a bound, for lists that hold no others.
+// Gaussians that neighbouring rays (a warp tile) may meet: a bound, for lists that hold no others.
 //
-// The rays of a bundle lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their
+// The rays of a warp tile lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their
 // delays within `tau` of dt + x w: a lidar moves while it turns. Of a Gaussian in the frame that is turned to the
 // sensor (aligned_frame.cuh), g = (g0 + delay g1, delay g2, 0) and e(x, y) = M (c + x a + y b): a ray meets it if |g x
 // e| <= R |e|, where R^2 = log2(255 o). Squared, both sides are quadratic forms of x and y. Along x, g moves by x h,
@@ -22,8 +22,8 @@ struct alignas(16) RayPyramid {
 };
 static_assert(sizeof(RayPyramid<float>) == 16 * sizeof(float));
 
-// Rays of a bundle that lie side by side, as those of a lidar's beam do: x within dx of x, and y within dy of y, which
-// is much less.
+// Rays of a warp tile that lie side by side, as those of a lidar's beam do: x within dx of x, and y within dy of y,
+// which is much less.
 template <class T>
 struct alignas(16) BeamSlab {
     T x, dx, y, dy;  // dx < 0: it has no ray
@@ -45,8 +45,8 @@ NUREC_FN Form<T> form_of(Vec3<T> p, Vec3<T> u, Vec3<T> v) {
     return {dot(u, u), dot(u, v), dot(v, v), dot(p, u), dot(p, v), dot(p, p)};
 }
 
-// A Gaussian and a bundle. Rays (x, y), or others within dy of their y, may meet it if D^(1/2) <= R E^(1/2) + s, where
-// s = beside + dy spread; so does D <= (1 + s / r) R^2 E + s (s + r), whatever r is: here R E^(1/2) on average.
+// A Gaussian and a warp tile. Rays (x, y), or others within dy of their y, may meet it if D^(1/2) <= R E^(1/2) + s,
+// where s = beside + dy spread; so does D <= (1 + s / r) R^2 E + s (s + r), whatever r is: here R E^(1/2) on average.
 template <class T>
 struct GroupTest {
     Form<T> D, E;

@@ -16,7 +16,7 @@ struct ViewRow {
     View<T> view;
     Trajectory<T> path;
     Vec3<T> centre;  // metres, in the world: what the other numbers are relative to
-    Lens<T> lens;    // of a camera whose lens CameraModel does not have, else zeros
+    Lens<T> lens;    // of a camera with a lens that CameraModel does not have, else zeros
 };
 
 struct RowField {

@@ -42,7 +42,8 @@ __device__ inline Candidates image_candidates(WarpTiles const& b, Bounds<float> 
     return c;
 }
 
-// Returns the bands whose rays the bounds reach. A band is left out if the bounds touch only the gap to the next one.
+// Returns the bands with rays that the bounds reach. A band is left out if the bounds touch only the gap to the next
+// one.
 __device__ inline Candidates sweep_candidates(WarpTiles const& b, Bounds<float> const& at) {
     Vec2<float> const low = {at.low_u, at.low_v}, high = {at.high_u, at.high_v};
     Candidates c = {};

@@ -20,10 +20,10 @@ struct ProjectParams {
     View<float> const* view;
     bool is_camera;                           // the view's sensor, which the host must know
     Cells cells;                              // of a lidar
-    Trajectory<float> const* path = nullptr;  // of a lidar whose shapes are asked for
-    float const* features = nullptr;          // [N, 2] of a lidar whose shapes are asked for
-    WarpTiles warp_tiles = {};                // of a lidar whose candidates are asked for; their rays do not matter
-    Lens<float> const* lens = nullptr;        // of a camera whose lens CameraModel does not have
+    Trajectory<float> const* path = nullptr;  // of a lidar, if its shapes are wanted
+    float const* features = nullptr;          // [N, 2] of a lidar, if its shapes are wanted
+    WarpTiles warp_tiles = {};                // of a lidar, if its candidates are wanted; their rays do not matter
+    Lens<float> const* lens = nullptr;        // of a camera with a lens that CameraModel does not have
 };
 
 // Size of an Outline (math/outline.cuh), or of a row of a lidar's rays (../raster_warps/blend).

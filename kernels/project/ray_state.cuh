@@ -27,7 +27,7 @@ template <class N>
 struct OneRay {
     Ray<float> ray;
     float features[N::FEATURES], distance;  // dL/d(output)
-    float behind, T;                        // what lies behind what has been passed, and what passes on
+    float behind, T;                        // what lies behind the blended Gaussians, and the transmittance
     bool open;
     Vec3<float> d_direction, d_origin;
     RangeTarget<float> target;

@@ -16,14 +16,14 @@ struct RenderParams {
     Gaussians g;
     int64_t n_features, n_rays, n_tiles, rays_per_tile;
     float const* features;          // [N, C]
-    float const* origins;           // [R, 3] relative to the centre; null: of bundles whose rays get no gradient
+    float const* origins;           // [R, 3] relative to the centre; null: warp tiles without gradients of rays
     float const* directions;        // [R, 3] unit
     float const* delays;            // [R] seconds after the Gaussians' time
     float const* targets;           // [R, 2] as math/blend.cuh has them; null: none
     int64_t const* rays;            // [A, P], -1 where a tile has fewer than P
     int64_t const* offsets;         // [A + 1]
-    int64_t const* gaussians;       // [L] nearest first in each tile; of tiles that are no bundles
-    int const* members;             // [L] the same of bundles
+    int64_t const* gaussians;       // [L] nearest first in each tile; not for warp tiles
+    int const* members;             // [L] the same for warp tiles
     bool moving;                    // origins or delays are not all zero
     Trajectory<float> const* path;  // of the sensor
     uint8_t const* visible;         // [N] 0: in no list; null: not known

@@ -23,7 +23,7 @@ using Projected =
 
 enum SensorKind : int64_t { LIDAR = 0, CAMERA = 1, CAMERA_WITH_LENS = 2 };
 
-// features: of a lidar whose shapes are asked for.
+// features: of a lidar, if its shapes are wanted.
 ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, int64_t sensor, at::TensorList grid,
                               int64_t columns, std::optional<at::Tensor> const& features = {}) {
     TORCH_CHECK_VALUE(sensor >= LIDAR && sensor <= CAMERA_WITH_LENS, "sensor is ", sensor,

@@ -38,7 +38,7 @@ inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& 
             lists[3]};
 }
 
-// Rays of bundles may leave origins out, which are only read for their gradients, and have lists of int32.
+// Rays of warp tiles may leave origins out, which are only read for their gradients, and have lists of int32.
 inline void check_render(RenderTensors const& in, bool of_bundles = false) {
     auto const device = in.g.means.device();
     auto const real = at::kFloat, whole = at::kLong;

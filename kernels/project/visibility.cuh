@@ -31,7 +31,7 @@ __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<floa
     return high[last] - low[last] - high[first] + low[first] > 0;
 }
 
-// A camera whose lens is that of its CameraModel; others give a Lens<float>.
+// A camera with the lens of its CameraModel; others give a Lens<float>.
 struct OwnLens {};
 
 __device__ inline bool in_cone_of(View<float> const& view, OwnLens, Vec3<float> p, float radius) {

@@ -130,7 +130,7 @@ static_assert(sizeof(ImageRows) == 48);
 // Gaussians that reach the camera's plane and have no outline (math/conic.cuh); a view has few of them.
 struct NearPlaneCases {
     int64_t capacity;      // of spans
-    int* counts;           // [2] Gaussians, and spans; those that want more than the room have none
+    int* counts;           // [2] Gaussians, and spans; those beyond the capacity have none
     uint32_t* which;       // [V]
     Interval<int>* spans;  // [capacity] columns of a row
 };
@@ -154,7 +154,7 @@ struct BinWork {
     ImageRows* rows;                 // [V] of an image
     NearPlaneCases near;             // of an image
     int64_t* begins;                 // [V + 1] a Gaussian's first candidate; the last is the number of all
-    int64_t batches;                 // W that there is room for, enough for all candidates or not; 0: not known yet
+    int64_t batches;                 // capacity W, enough for all candidates or not; 0: not known yet
     uint32_t* batch_first_gaussian;  // [W] the Gaussian that has a batch's first candidate
     uint64_t* states;                // [tiles of Gaussians] zeros at first, see look_back.cuh
     unsigned* next;                  // [1] 0 at first: the next tile of Gaussians
@@ -162,12 +162,12 @@ struct BinWork {
 };
 
 constexpr int BATCHES_PER_GAUSSIAN = 2,
-              ENTRIES_PER_BATCH = 4;  // candidates that there is room for: 64 a Gaussian, and 8 an entry
+              ENTRIES_PER_BATCH = 4;  // capacity for candidates: 64 a Gaussian, and 8 an entry
 constexpr int64_t max_batches(int64_t visible, int64_t capacity) {
     return BATCHES_PER_GAUSSIAN * visible + capacity / ENTRIES_PER_BATCH + 1;
 }
 
-// Fills `work`, whose `begins` are the caller's. capacity: entries of all lists; -1: not known yet.
+// Fills `work`; its `begins` are the caller's. capacity: entries of all lists; -1: not known yet.
 void number_candidates(BinParams const& p, BinWork const& work, Queue const& queue);
 BinWork make_bin_work(BinParams const& p, int64_t* begins, int64_t capacity, Queue const& queue);
 

@@ -11,7 +11,7 @@ constexpr int WARP = 32;
 
 struct PairCounts {
     int64_t gaussians;     // that the warp goes through; WARP times as many lanes are busy with them
-    int64_t open;          // (ray, Gaussian) pairs among these whose ray is open
+    int64_t open;          // (ray, Gaussian) pairs of open rays among these
     int64_t contributing;  // of a weight above 0
     int64_t useful;        // Gaussians with a contributing pair: the backward pass adds up as many rows over the warp
 };

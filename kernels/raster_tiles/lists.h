@@ -8,9 +8,9 @@
 namespace nurec::cuda {
 
 struct Written {
-    uint32_t* tiles;      // [L] whose list
+    uint32_t* tiles;      // [L] number of the list
     uint32_t* gaussians;  // [L]
-    int64_t const* n;     // [1] so many are written, or would be if there was room for them
+    int64_t const* n;     // [1] so many are written, or would be with enough capacity
 };
 
 // Entries with a capacity; the device will know their number.

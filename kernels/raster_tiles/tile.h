@@ -34,7 +34,7 @@ struct TileParams {
 namespace cpu {
 
 struct TileLists {
-    std::vector<int64_t> rays;  // [A, P], -1 where a tile has fewer; empty for a camera, whose tiles are known
+    std::vector<int64_t> rays;  // [A, P], -1 where a tile has fewer; empty for a camera
     int64_t rays_per_tile = 0;
     std::vector<int64_t> offsets;    // [A + 1]
     std::vector<int64_t> gaussians;  // [L]

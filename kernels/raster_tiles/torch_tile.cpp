@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binding of nurec_lite::tile_camera and ::tile_lidar: checks and allocation, for the CPU and for CUDA. `capacity` is
-// how many entries the lists may have, or -1: all that there are. With a room nothing is read back, and `needed` [1]
+// how many entries the lists may have, or -1: all. With a capacity nothing is read back, and `needed` [1]
 // says how many there are; without, it is empty.
 #include <torch/library.h>
 

@@ -23,7 +23,7 @@ constexpr int64_t MAX_ROWS_PER_THREAD = 16;  // rows a thread
 static_assert(POSE_FLOATS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
 static_assert(offsetof(Pose<float>, q) == 0 && offsetof(Pose<float>, t) == 4 * sizeof(float));
 
-// Rows of a block, whole warps: as few as make no more blocks than the GPU has room for at once, `resident` on each
+// Rows of a block, whole warps: as few as make no more blocks than the GPU can run at once, `resident` on each
 // multiprocessor; every track has one that is not full.
 inline int64_t block_size(Actors const& in, int64_t resident) {
     int64_t const blocks = resident * multiprocessors(), full = WARP * larger(blocks - in.tracks, blocks / 4);

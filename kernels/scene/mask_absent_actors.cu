@@ -21,7 +21,7 @@ __device__ float seen(Presence const& in, int64_t i, double time, float opacity)
     return present(in.first[k], in.last[k], time) * opacity;
 }
 
-// `i`: the first of the thread's Gaussians, all of which there are.
+// `i`: the first of the thread's Gaussians, which all exist.
 __device__ void take_four(Presence const& in, OpacitiesAt const& at, int64_t i) {
     float4 v = *reinterpret_cast<float4 const*>(at.from + i);
     if (i + ROWS_PER_THREAD > in.still) {

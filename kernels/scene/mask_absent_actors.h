@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opacities at some times, 0 of Gaussians whose node is not there then. Pointers are those of the driver's device.
-// Letters: N Gaussians, of which the first S are there always; K nodes; Q times.
+// Opacities at some times, 0 for Gaussians of an absent node. Pointers are those of the driver's device.
+// Letters: N Gaussians, the first S always present; K nodes; Q times.
 #pragma once
 
 #include "../common/device.h"

@@ -19,7 +19,7 @@ struct NudgedSet {
 constexpr int MAX_PLACED = 2;  // those that stand still, and those that move
 
 struct NudgedGaussians {
-    NudgedSet sets[MAX_PLACED];  // of which the last may be empty
+    NudgedSet sets[MAX_PLACED];  // the last may be empty
     Vec3<float> const* centre;   // metres, about which the sensor turns
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel over all values of all tensors, four a thread, and one over those whose moments are bfloat16, if there are
+// One kernel over all values of all tensors, four a thread, and one over those with moments in bfloat16, if there are
 // any; a small one before them counts the steps, so that no block has to wait until all others have read them, and so
 // that powers are taken once a tensor, in double precision.
 #include "../common/launch.cuh"
@@ -12,7 +12,7 @@ constexpr int64_t BLOCK_VALUES = THREADS * VALUES_PER_THREAD;
 
 struct Places {
     unsigned begin[MAX_TENSORS];  // first block of a tensor, in ascending order
-    unsigned vectors;             // bits of the tensors of which four values can be read at once
+    unsigned vectors;             // bits of the tensors with vectors of four values
 };
 
 __global__ void count_steps_kernel(AdamParams p, AdamFactors<float>* factors) {

@@ -19,7 +19,7 @@ struct AdamTensor {
     float* step;        // [] how many steps it has taken
     float const* rate;  // []
     bool narrow;
-    bool touched_only;  // values whose gradient is exactly 0 stay as they are, and so do their moments
+    bool touched_only;  // values with a gradient of exactly 0 stay as they are, and so do their moments
 };
 
 template <class M>

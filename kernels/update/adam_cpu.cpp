@@ -9,7 +9,7 @@ namespace nurec::cpu {
 namespace {
 
 constexpr int64_t PARALLEL = 1 << 15;  // values; below, waking other threads costs more than the pass
-constexpr int64_t SLICE = 64;          // Gaussians whose gradients stay in the cache
+constexpr int64_t SLICE = 64;          // Gaussians: their gradients stay in the cache
 
 using Factors = AdamFactors<float>;
 

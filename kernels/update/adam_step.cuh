@@ -66,7 +66,7 @@ __device__ M* seconds(AdamTensor const& t) {
     return static_cast<M*>(t.second);
 }
 
-// Value i of t, whose moments are M; `draws` as draws_of has them.
+// Value i of t, with moments of type M; `draws` as draws_of has them.
 template <class M>
 __device__ void step_one(AdamTensor const& t, int64_t i, float gradient, AdamBetas<float> const& betas,
                          AdamFactors<float> const& by, uint32_t draws) {

@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-constexpr int MAX_COPIES_PER_LAUNCH = 64;  // of a launch, a power of two: what the arguments of a kernel have room for
+constexpr int MAX_COPIES_PER_LAUNCH = 64;  // of a launch, a power of two: as many as fit into the arguments of a kernel
 constexpr int MAX_NUMBERS = 64;            // of a launch
 
 struct Copy {

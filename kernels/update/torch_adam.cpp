@@ -98,7 +98,7 @@ void check_adam(AdamArguments const& a) {
     }
 }
 
-// Places of the two parameters without a gradient, if there are directions and colours of which one is made.
+// Places of the two parameters without a gradient, if directions and colours make one.
 std::optional<std::array<std::size_t, 2>> places_of_harmonics(AdamArguments const& a) {
     std::array<std::size_t, 2> places = {};
     std::size_t n = 0;

@@ -189,7 +189,7 @@ def test_the_budget_is_written_as_it_is_kept() -> None:
 
 @pytest.fixture
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """a.cu and b.cu, of which a.cu includes a header by way of another; measured."""
+    """a.cu and b.cu, measured; a.cu includes a header by way of another."""
     for name, text in {
         "one/a.cu": '#include <math.h>\n#include "a.cuh"\n',
         "one/a.cuh": ' # include "../two/far.cuh"\n',
@@ -218,8 +218,29 @@ def test_what_is_as_it_was_is_known(kernels: Path) -> None:
 
 @pytest.mark.parametrize("name", ["one/a.cu", "one/a.cuh", "two/far.cuh"])
 def test_what_a_file_includes_counts(kernels: Path, name: str) -> None:
-    (kernels / name).write_text((kernels / name).read_text() + "//\n")
+    (kernels / name).write_text((kernels / name).read_text() + "int x;\n")
     assert known() == {"two/b.cu"}
+
+
+@pytest.mark.parametrize("name", ["one/a.cu", "one/a.cuh", "two/far.cuh"])
+def test_comments_and_layout_do_not_count(kernels: Path, name: str) -> None:
+    (kernels / name).write_text("// first\n\n/* a\n b */" + (kernels / name).read_text() + "  // last\n")
+    assert known() == {"one/a.cu", "two/b.cu"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("int a = 1;  // one\nint b;", "int a\n    = 1; int b;", True),
+        ('f("//");', 'f("");', False),
+        ("int c = '\"'; // x\n", "int c = '\"';", True),
+        ("#define A 1\nint a;", "#define A 1 int a;", False),
+        ("#define A \\\n    1\n", "#define A 1\n", True),
+        ("a / b", "a // b", False),
+    ],
+)
+def test_code_of(one: str, other: str, same: bool) -> None:
+    assert (measured.code_of(one) == measured.code_of(other)) is same
 
 
 def test_flags_architectures_the_budget_and_the_compiler_count(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:

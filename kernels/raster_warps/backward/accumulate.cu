@@ -10,7 +10,7 @@ namespace {
 
 constexpr int ROW_VECTORS = sizeof(MomentRow) / sizeof(float4);
 
-constexpr int VECTORS_PER_THREAD = 4;  // vectors of a thread, whose loads overlap
+constexpr int VECTORS_PER_THREAD = 4;  // vectors of a thread: their loads overlap
 
 __global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
     int64_t const first = VECTORS_PER_THREAD * THREADS * int64_t(blockIdx.x) + threadIdx.x;

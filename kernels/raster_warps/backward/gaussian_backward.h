@@ -27,7 +27,7 @@ struct BackwardView {
     MomentRow const* moments;  // [N], unwritten for Gaussians that are not seen; null: nothing depends on the view
     uint8_t const* seen;       // [N]
     bool by_lidar, moving;     // moving: as RenderParams has it
-    bool wants_pose_grad;      // its nudge gets a gradient
+    bool wants_pose_grad;      // its pose delta gets a gradient
 };
 
 struct BackwardViews {
@@ -37,8 +37,8 @@ struct BackwardViews {
 
 struct BackwardScene {
     int64_t n, still, nodes;       // N, S, K
-    float const* means;            // [N, 3] metres, of which the first S are read
-    float const* quats;            // [N, 4] unit, of which the first S are read
+    float const* means;            // [N, 3] metres; the first S are read
+    float const* quats;            // [N, 4] unit; the first S are read
     float const* moved_means;      // [V, A, 3] world
     float const* moved_quats;      // [V, A, 4]
     float const* velocities;       // [V, A, 3]
@@ -81,7 +81,7 @@ struct EpilogueGrads {
     float* pose_grads;  // [V, 6]; null: there are none
 };
 
-void gaussian_backward(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given,
+void gaussian_backward(BackwardScene const& scene, BackwardViews const& told, UpstreamGrads const& given,
                        EpilogueGrads const& out, Queue const& queue);
 
 // Accumulates the gradients of a view's rays: moments and a `seen` byte for each Gaussian of `p.g.n`. Of a camera it

@@ -17,7 +17,7 @@ __device__ int64_t end_of_visible(BinParams const& p) {
 
 // ---- a lidar
 
-constexpr int GAUSSIANS_PER_THREAD = 4;  // Gaussians of a thread, whose counts are read together
+constexpr int GAUSSIANS_PER_THREAD = 4;  // Gaussians of a thread: their counts are read together
 
 __global__ void number_candidates_kernel(BinParams p, BinWork work) {
     wait_then_launch_dependents();

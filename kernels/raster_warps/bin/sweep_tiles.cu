@@ -60,7 +60,7 @@ __device__ int band_with(int const* first, int bands, int64_t warp_tile) {
     return low;
 }
 
-// Returns the value whose key has this lane's rank (a bitonic sort over a warp).
+// Returns the value with the key of this lane's rank (a bitonic sort over a warp).
 __device__ int64_t sorted_by(float key, int64_t value) {
     int const lane = int(threadIdx.x % 32);
     for (int run = 2; run <= 32; run *= 2)

@@ -138,7 +138,7 @@ __device__ void blend_segment(RenderParams const& p, RenderOutputs const& out, S
 }
 
 // The order of work: (a) transmittances of lists with three or more segments; (b) the first segments of two-segment
-// lists, which store their own transmittance; (c) half of the unsplit lists; (d) the remaining segments, whose inputs
+// lists, which store their own transmittance; (c) half of the unsplit lists; (d) the remaining segments; their inputs
 // are usually ready by now; (e) the other unsplit lists. Within each group the longest come first. Only (d) waits, for
 // (a) and (b).
 struct BlendSchedule {

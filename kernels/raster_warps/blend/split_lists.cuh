@@ -16,15 +16,14 @@ struct SplitLists {
     int* before;                         // [most]
     int *n_before, *n_many, *n_several;  // their number; segments of lists with three or more, and with two or more
     unsigned* next;                      // 0 at first: the next ticket
-    int *ready, *blended;  // [A] 0 at first: segments of a list whose transmittance is stored; that are blended
+    int *ready, *blended;  // [A] 0 at first: segments of a list with stored transmittance; blended segments
 };
 
 constexpr int PAIR = 2;  // segments of a list that needs no pass of its own for transmittances
 
-constexpr int CLASSES = THREADS;        // of lengths, one a thread
-constexpr int CLASSES_PER_OCTAVE = 16;  // of lengths
-constexpr int FIRST_PAIR_CLASS =
-    CLASSES_PER_OCTAVE;  // whose lists have many segments, of two thirds of the length at least
+constexpr int CLASSES = THREADS;                      // of lengths, one a thread
+constexpr int CLASSES_PER_OCTAVE = 16;                // of lengths
+constexpr int FIRST_PAIR_CLASS = CLASSES_PER_OCTAVE;  // lists of many segments, of two thirds of the length at least
 constexpr int FIRST_UNSPLIT_CLASS = 2 * CLASSES_PER_OCTAVE;     // several: two have half of it at least
 constexpr int UNSPLIT_CLASSES = CLASSES - FIRST_UNSPLIT_CLASS;  // enough for 2^14 entries
 
