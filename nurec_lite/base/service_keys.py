@@ -12,7 +12,7 @@ class ServiceKeys:
     metrics_port: int | None = None  # port of the figures for Prometheus, over HTTP; 0: a free one; null: none
     tls_certificate: str | None = None  # PEM file of the server's certificate; null: no encryption
     tls_key: str | None = None  # PEM file of its key
-    tls_clients: str | None = None  # PEM file of who signs clients' certificates; null: any client may call
+    tls_clients: str | None = None  # PEM file of the authority for clients' certificates; null: any client may call
     loaded: int = 100  # scenes that stay loaded; with more runs the least recently used is unloaded
     unlisted: str = "absent"  # moving actors that a request does not name: absent, or recorded, where they were driven
     edits: str | None = None  # YAML file: actors removed, moved, on other paths, copied (docs/editing.md)

@@ -50,7 +50,7 @@ GONE = "gaussians_left_scene"
 _ROWS: tuple[tuple[Any, ...], ...] = (
     ("psnr", "PSNR", "dB", 2, "Peak signal-to-noise ratio, mean over images; higher is better"),
     ("ssim", "SSIM", "", 3, "Structural similarity, mean over images; 1: identical"),
-    ("flip", "FLIP", "", 3, "Difference that a person sees who alternates between both images; 0: identical"),
+    ("flip", "FLIP", "", 3, "Visible difference when one alternates between both images; 0: identical"),
     ("lpips", "LPIPS", "", 3, "Difference of a network's features (AlexNet); 0: identical"),
     ("psnr_actors", "PSNR of moving actors", "dB", 2, "Inside the projected boxes of moving objects, mean over them"),
     ("lidar_median_abs_m", "Lidar error, median", "m", 3, "Rendered against measured range over the rays that returned"),

@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 def cache_folder() -> Path:
-    """$NUREC_LITE_CACHE, or nurec_lite in the user's cache; among temporary files for a user who has no home."""
+    """$NUREC_LITE_CACHE, or nurec_lite in the user's cache; among temporary files for a user without a home folder."""
     own = os.environ.get("NUREC_LITE_CACHE")
     if own:
         return Path(own)

@@ -22,7 +22,7 @@ from nurec_lite.service.health import HEALTH, MOST_WATCHERS, Health
 from nurec_lite.service.messages import METHODS, SERVICES
 from nurec_lite.service.worker import Job
 
-SPARE = 8  # threads for health, and for those who are turned away
+SPARE = 8  # threads for health, and for refused callers
 log = logging.getLogger("nurec_lite")
 
 

@@ -87,7 +87,7 @@ def _check_free(host: str, port: int) -> None:
         raise ConfigError(f"host={host} is no address; leave it out") from error
 
 
-# ---- who is answered, and with what
+# ---- answered requests
 
 
 @contextmanager

@@ -83,23 +83,23 @@ def read_path(
 
 
 def _of_topic(index: Index, rig: str) -> tuple[Tensor, Tensor]:  # [n] nanoseconds, rising, and T_world_rig [n, 4, 4]
-    who = f"{index.bag.path}: {index.mapping.poses.topic}"
+    named_by = f"{index.bag.path}: {index.mapping.poses.topic}"
     rows = dict(sorted(index.poses.items()))
     stamps, poses = torch.tensor(list(rows), dtype=torch.int64), matrices(list(rows.values()))
     frame = index.mapping.poses.frame or index.pose_frame or rig
-    return stamps, poses if frame == rig else poses @ index.transforms.fixed(frame, rig, who)
+    return stamps, poses if frame == rig else poses @ index.transforms.fixed(frame, rig, named_by)
 
 
 def _of_tf(index: Index, rig: str, world: str) -> tuple[Tensor, Tensor]:  # as of _of_topic
-    who = f"{index.bag.path}: poses.world"
+    named_by = f"{index.bag.path}: poses.world"
     frame = index.mapping.poses.frame or rig
-    stamps = index.transforms.stamps(world, frame, who)
+    stamps = index.transforms.stamps(world, frame, named_by)
     if not len(stamps):
         raise CaptureError(
-            f"{who}: nothing moves between the frames '{world}' and '{frame}'; name others in data.mapping"
+            f"{named_by}: nothing moves between the frames '{world}' and '{frame}'; name others in data.mapping"
         )
-    poses = index.transforms.at(world, frame, stamps, who)
-    return stamps, poses if frame == rig else poses @ index.transforms.fixed(frame, rig, who)
+    poses = index.transforms.at(world, frame, stamps, named_by)
+    return stamps, poses if frame == rig else poses @ index.transforms.fixed(frame, rig, named_by)
 
 
 def _of_fixes(index: Index, rig: str) -> tuple[Tensor, Tensor]:  # as of _of_topic

@@ -61,11 +61,11 @@ class Transforms:
     def frames(self) -> set[str]:
         return {name for edge in (*self.static, *self.moving) for name in edge}
 
-    def fixed(self, target: str, source: str, who: str) -> Tensor:  # [4, 4] T_target_source
+    def fixed(self, target: str, source: str, named_by: str) -> Tensor:  # [4, 4] T_target_source
         """The transform between frames that are bolted to one another."""
         T = torch.eye(4, dtype=torch.float64)
-        for edge, down in self._path(target, source, who):
-            step = self._still(edge, who)
+        for edge, down in self._path(target, source, named_by):
+            step = self._still(edge, named_by)
             T = T @ (step if down else invert(step))
         return T
 
@@ -74,29 +74,29 @@ class Transforms:
         target: str,
         source: str,
         times: Tensor,  # [n] nanoseconds, int64
-        who: str,
+        named_by: str,
     ) -> Tensor:  # [n, 4, 4] T_target_source
         T = torch.eye(4, dtype=torch.float64).expand(len(times), 4, 4)
-        for edge, down in self._path(target, source, who):
+        for edge, down in self._path(target, source, named_by):
             step = self._moved(edge, times) if edge in self.moving else matrices([self.static[edge]])
             T = T @ (step if down else invert(step))
         return T
 
-    def stamps(self, target: str, source: str, who: str) -> Tensor:  # [n] nanoseconds, int64, rising
+    def stamps(self, target: str, source: str, named_by: str) -> Tensor:  # [n] nanoseconds, int64, rising
         """Stamps of the edge between both frames that is published most often; none if nothing moves between them."""
-        edges = [edge for edge, _ in self._path(target, source, who) if edge in self.moving]
+        edges = [edge for edge, _ in self._path(target, source, named_by) if edge in self.moving]
         most = max((self.moving[edge] for edge in edges), key=len, default={})
         return torch.tensor(sorted(most), dtype=torch.int64)
 
     def connected(self, a: str, b: str) -> bool:
         return a == b or self._walk(a, b) is not None
 
-    def _path(self, target: str, source: str, who: str) -> list[tuple[Edge, bool]]:
+    def _path(self, target: str, source: str, named_by: str) -> list[tuple[Edge, bool]]:
         path = self._walk(target, source)
         if path is None:
             have = ", ".join(sorted(self.frames)[:12]) or "none"
             raise CaptureError(
-                f"{who}: no tf leads from frame '{target}' to '{source}' (frames of the recording: {have}); name frames by rig "
+                f"{named_by}: no tf leads from frame '{target}' to '{source}' (frames of the recording: {have}); name frames by rig "
                 "and frame in data.mapping, or give T_rig_sensor there"
             )
         return path
@@ -127,7 +127,7 @@ class Transforms:
             found.setdefault(child, []).append((parent, (parent, child), False))
         return found
 
-    def _still(self, edge: Edge, who: str) -> Tensor:  # [4, 4] T_parent_child
+    def _still(self, edge: Edge, named_by: str) -> Tensor:  # [4, 4] T_parent_child
         if edge in self.static:
             return matrices([self.static[edge]])[0]
         poses = matrices(list(self.moving[edge].values()))
@@ -135,7 +135,7 @@ class Transforms:
         away = (poses[:, :3, 3] - poses[0, :3, 3]).norm(dim=1).max()
         if float(away) > _STILL_METRES or float((q @ q[0]).abs().min()) < _STILL_COSINE:
             raise CaptureError(
-                f"{who}: tf moves '{edge[1]}' against '{edge[0]}' during the recording, so neither is bolted to the other; name the "
+                f"{named_by}: tf moves '{edge[1]}' against '{edge[0]}' during the recording, so neither is bolted to the other; name the "
                 "vehicle's frame by rig in data.mapping"
             )
         return poses[0]
