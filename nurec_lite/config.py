@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from nurec_lite.base.config_store import store
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.export_keys import ExportKeys
 from nurec_lite.base.paths import at_home
@@ -290,7 +290,7 @@ VERBS: dict[str, type[Config]] = {
     "inspect": InspectConfig, "profile": ProfileConfig, "compare": CompareConfig, "view": ViewConfig, "serve": ServeConfig,
 }  # fmt: skip
 for _verb, _class in VERBS.items():
-    ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)
+    store(name=f"{_verb}_schema", node=_class)
 
 
 def to_config(

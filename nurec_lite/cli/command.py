@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from nurec_lite.base.beginning import begun
+from nurec_lite.base.config_store import store
 from nurec_lite.base.errors import ConfigError, UserError, overlong
 from nurec_lite.base.paths import resource
 from nurec_lite.base.place import hush, place_of, prints
@@ -125,7 +125,7 @@ def configuration(
     stored = {} if content is None else _stored(content["config"])
     if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}
-    ConfigStore.instance().store(name="stored", node=stored)
+    store(name="stored", node=stored)
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
         config = to_config(compose(verb, overrides=with_budget(worded(verb, arguments))))
     assert isinstance(config, VERBS[verb])

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 
+from nurec_lite.base.config_store import store
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.key_values import assigned, hydra_value
 from nurec_lite.base.paths import resource
@@ -38,7 +38,7 @@ def resumed(
 ) -> Config:
     """The configuration of a run that goes on; ConfigError if there is nothing left to do."""
     stored = _kept(content["config"], given)
-    ConfigStore.instance().store(name="stored", node=stored)
+    store(name="stored", node=stored)
     try:
         found = _composed(worded("train", given))
     except (AttributeError, TypeError) as error:

@@ -14,9 +14,9 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
+from nurec_lite.base.config_store import store
 from nurec_lite.base.key_values import hydra_value
 from nurec_lite.base.paths import resource
 from nurec_lite.cli.arguments import GROUPS, choices
@@ -64,7 +64,7 @@ def _groups(verb: str) -> str:
 
 def _composed_keys(verb: str) -> list[Key]:
     """Keys with the defaults that the files under conf/ give the command."""
-    ConfigStore.instance().store(name="stored", node={})
+    store(name="stored", node={})
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
         given = OmegaConf.to_container(compose(verb), resolve=False)
     assert isinstance(given, dict)
