@@ -105,6 +105,8 @@ def file_from(
     """ConfigError for what names no file or folder."""
     if not isinstance(given, str | PathLike) or not isinstance(fspath(given), str):
         raise ConfigError(f"{name} is a {type(given).__name__}, but must be a path")
+    if not fspath(given):
+        raise ConfigError(f"{name} is empty, but must be a path")
     return Path(given).expanduser()
 
 

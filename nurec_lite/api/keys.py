@@ -41,6 +41,8 @@ def group(
 
 def options(given: Options) -> list[str]:
     """Arguments for options: a name, several, or names with their parameters."""
+    if not isinstance(given, str | Iterable | None):
+        raise ConfigError(f"opt is a {type(given).__name__}, but must name options, as in opt=['fused_interp']")
     names = [given] if isinstance(given, str) else list(given or ())
     if not names:
         return []
@@ -55,8 +57,8 @@ def _plain(key: str, value: Any) -> Any:
         return str(value)
     if isinstance(value, list | tuple):
         return [_plain(key, one) for one in value]
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(key, value.tolist())
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ConfigError(

@@ -41,6 +41,10 @@ def load(
     capture: the `Capture` that was trained on, if it was in memory. Otherwise the capture is read from where training read it.
     keys: keys of `python -m nurec_lite.render`, sections as mappings: load(RUN, data={"root": "elsewhere/drive.pack"}, ops="reference").
     """
+    if not isinstance(capture, Capture | None):
+        raise ConfigError(
+            f"capture is a {type(capture).__name__}, but must be a Capture; name a pack by data={{'root': FILE}}"
+        )
     path = file_from(run, "run")
     path = path / CHECKPOINT if os.path.isdir(path) else path
     arguments = [*options(opt), *arguments_of({"checkpoint": path, "device": device, **keys})]
@@ -76,6 +80,8 @@ def train(
     """
     budget = {name: value for name, value in (("steps", steps), ("seconds", seconds)) if value is not None}
     source, about = _source(capture)
+    if source is not None and any(argument.startswith("data.root=") for argument in arguments_of(keys)):
+        raise ConfigError("data holds a root, but the capture is in memory; give one of them")
     named = {} if out is None else {"out": file_from(out, "out")}
     own = [*arguments_of(named), *group("size", size), *group("recipe", recipe), *options(opt)]
     arguments = [*about, *own, *arguments_of(keys), *arguments_of({"train": budget})]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`TrainedScene`: a reconstruction that a program renders, edits and asks for its sensors."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,8 @@ from torch import Tensor
 from nurec_lite.api.frames import Frames
 from nurec_lite.api.inputs import batch_of, file_from, number_from, poses_from, seconds_from, times_from, vector_from
 from nurec_lite.api.renders import CameraRender, LidarRender, camera_render, lidar_render
-from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.texts import read_json
 from nurec_lite.capture.origin import to_users_world
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.reconstruction import Reconstruction
@@ -95,7 +95,14 @@ class TrainedScene:
     def metrics(self) -> dict[str, Any]:
         """Figures that training measured on the frames that it held out; empty if it did not measure."""
         path = self._folder / METRICS
-        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        if not path.exists():
+            return {}
+        try:
+            found = read_json(path)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read ({error}); restore it, or remove it") from error
+        if not isinstance(found, dict):
+            raise UserError(f"{path} holds no figures by name; restore it, or remove it")
         return found
 
     def pose(

@@ -7,7 +7,7 @@ Without quotes Hydra reads `out=2011_09_26` as the number 20110926, and cannot r
 import re
 import shlex
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
@@ -25,7 +25,8 @@ _CALL = re.compile(r"(range|interval|glob|shuffle|sort|tag|extend_list|int|float
 def worded(verb: str, arguments: Sequence[str]) -> list[str]:
     """ConfigError where several values are given for a key that takes one, and `-m` does not ask for several runs."""
     several, hints = bool({"-m", "--multirun"} & set(arguments)), dict(leaves(VERBS[verb]))
-    return [_worded(argument, hints.get(key_of(argument)), several) for argument in arguments]
+    whole = [_with_key(argument, hints) for argument in arguments]
+    return [_worded(argument, hints.get(key_of(argument)), several) for argument in whole]
 
 
 def plain(value: str) -> str:
@@ -73,6 +74,17 @@ class _Type:
         inner = given[1:-1] if given.startswith("[") and given.endswith("]") else given
         entries = split(inner) if inner.strip() else []
         return f"[{','.join(map(_text, entries) if self.text else entries)}]"
+
+
+def _with_key(argument: str, hints: Mapping[str, Any]) -> str:
+    """The argument, where `data.tracks=none` is short for `data.tracks.source=none`. ConfigError for a value of any other group of keys."""
+    key, sign, value = argument.partition("=")
+    within = [name for name in hints if name.startswith(f"{key}.")]
+    if key in hints or key in GROUPS or not sign or not within or value.startswith(("{", "${")):
+        return argument
+    if f"{key}.source" in within:
+        return f"{key}.source={value}"
+    raise ConfigError(f"{argument}: {key} is a group of keys; give one of them, as in {within[0]}=VALUE")
 
 
 def _worded(argument: str, hint: Any, several: bool) -> str:

@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from shell import FAST, Shell
+from tiny_capture import tiny_capture
 
 import nurec_lite
 from nurec_lite.training.checkpoint import load_checkpoint
@@ -87,6 +89,11 @@ def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path)
         ({"model": {"points": [torch.ones(1)]}}, "model.points is a Tensor, but must be a number"),
         ({"recipe": "quick"}, "recipe=quick: there is no 'quick'; there is best, realtime"),
         ({"opt": "speed"}, "speed"),
+        ({"opt": 3}, "opt is a int, but must name options"),
+        ({"model": 3}, "model=3: model is a group of keys; give one of them, as in model.points=VALUE"),
+        ({"out": ""}, "out is empty, but must be a path"),
+        ({"capture": tiny_capture(), "data": {"root": "a.pack"}}, "data holds a root, but the capture is in memory"),
+        ({"data": {"frames": np.array([0.5, 2])}}, "data.frames"),
         ({"opt": [3]}, "opt holds a int, but must name options"),
         ({"out": 3.5}, "out is a float, but must be a path"),
         ({"device": torch.device("cpu"), "seed": -1}, "seed is -1, but must lie between"),
@@ -114,6 +121,8 @@ def test_a_program_that_uses_hydra_itself_reads_and_loads(pack: Path, trained: P
 def test_a_missing_run_and_an_unknown_kind_are_sentences(tmp_path: Path) -> None:
     with pytest.raises(nurec_lite.UserError, match=r"checkpoint.pt does not exist"):
         nurec_lite.load(tmp_path)
+    with pytest.raises(nurec_lite.ConfigError, match="capture is a str, but must be a Capture"):
+        nurec_lite.load(tmp_path, capture="a.pack")  # type: ignore[arg-type]
     for odd in (None, 3, b"x"):
         with pytest.raises(nurec_lite.ConfigError, match=r"run is a .*, but must be a path"):
             nurec_lite.load(odd)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_scene
 
-from nurec_lite import Camera, ConfigError, Lidar, TrainedScene
+from nurec_lite import Camera, ConfigError, Lidar, TrainedScene, UserError
 from nurec_lite.capture.trajectory import frame_at, shifted, trajectory_of
 from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.config import RenderConfig
@@ -216,6 +216,15 @@ def own_camera(**flaw: Any) -> Callable[[], Camera]:
     return lambda: replace(tiny_capture().camera("camera_0"), name="own", **flaw)
 
 
+@pytest.mark.parametrize("text", ["{broken", "[]", '{"psnr": 1, "psnr": 2}'])
+def test_damaged_figures_are_a_sentence(scene: TrainedScene, tmp_path: Path, text: str) -> None:
+    damaged = TrainedScene(scene._run, tmp_path)
+    assert damaged.metrics == {}
+    (tmp_path / "metrics.json").write_text(text)
+    with pytest.raises(UserError, match=r"metrics.json .*; restore it, or remove it"):
+        _ = damaged.metrics
+
+
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
@@ -223,7 +232,7 @@ def own_camera(**flaw: Any) -> Callable[[], Camera]:
         ({"camera": 3}, "camera is a int"),
         ({"camera": own_camera(width=0)}, "camera own has images of 0x24 pixels"),
         ({"camera": own_camera(fx=float("nan"))}, "camera own has fx, fy = nan"),
-        ({"camera": own_camera(T_rig_cam=np.eye(4))}, "camera own has a T_rig_cam that is no tensor"),
+        ({"camera": own_camera(T_rig_cam=np.zeros((4, 4)))}, "camera own has a T_rig_cam that is no rigid pose"),
         ({"camera": own_camera(T_rig_cam=torch.zeros(4, 4))}, "camera own has a T_rig_cam that is no rigid pose"),
         ({"time": 7.0}, "time is 7 s, but the drive spans 0.000 to 1.000 s"),
         ({"time": None}, "time is missing; the drive spans"),
@@ -231,6 +240,7 @@ def own_camera(**flaw: Any) -> Callable[[], Camera]:
         ({"time": float("nan")}, "time holds a number that is not finite"),
         ({"time": []}, "time is empty"),
         ({"pose": np.eye(3)}, r"pose has shape \[3, 3\], but must be \[4, 4\], or \[B, 4, 4\]"),
+        ({"pose": np.eye(4) + np.pad([[1e9]], ((0, 3), (3, 0)))}, r"pose lies farther than 1e\+08 m from the origin"),
         ({"pose": 2 * np.eye(4)}, "row 0, 0, 0, 1"),
         ({"pose": np.diag([1, 1, -1, 1.0])}, "no rigid motion"),
         ({"pose": np.stack([np.eye(4)] * 2), "time": [0.1, 0.2, 0.3]}, "pose has 2 and time has 3 entries"),

@@ -237,6 +237,20 @@ def test_jobs_of_several_get_them(
 # ---- paths
 
 
+def test_the_source_of_tracks_and_poses_needs_no_last_word() -> None:
+    given = ["data.tracks=none", "data.poses=lidar", "data.poses.file=null", "data.tracks={sizes: lwh}"]
+    assert worded("train", given) == [
+        'data.tracks.source="none"', 'data.poses.source="lidar"', "data.poses.file=null", "data.tracks={sizes: lwh}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ["model=3", "train=a,b", "lr=1e-3"])
+def test_a_group_of_keys_takes_no_value(argument: str) -> None:
+    key = argument.partition("=")[0]
+    with pytest.raises(ConfigError, match=f"{key} is a group of keys; give one of them, as in {key}\\.[a-z_]+=VALUE"):
+        worded("train", [argument])
+
+
 @pytest.mark.parametrize("key", PATHS)
 def test_the_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("HOME", "/srv/else")
