@@ -15,7 +15,8 @@ from nurec_lite.cli.command import command, load_run
 from nurec_lite.cli.reconstruction import opened
 from nurec_lite.config import ExportConfig
 from nurec_lite.output.edit_file import read_edits
-from nurec_lite.output.interchange.choice import Choice, check_choice
+from nurec_lite.output.interchange.choice import Choice, check_choice, is_actor
+from nurec_lite.output.interchange.keys import check_keys
 from nurec_lite.output.interchange.mesh_files import check_meshes, made_meshes, write_meshes
 from nurec_lite.output.interchange.names import MESHES, SPLATS, USDZ, files_of
 from nurec_lite.output.interchange.splat_files import Layout, check_layout, write_splats
@@ -59,8 +60,9 @@ def run(
     drive: Drive | None = None,  # for the cameras and lidars of USD; with stages, for meshes
 ) -> str:
     """Writes the files; returns what the user reads."""
-    files, layout = files_of(config), Layout(config.up, config.normals)
+    files, layout = files_of(config), Layout(config.up or "z", config.normals)
     check_layout(layout)
+    check_keys(config, files)
     edits = Edits() if config.edits is None else read_edits(Path(config.edits), scene)
     removed = {k + 1 for k in removed_tracks(scene.tracks, edits.removed)}
     choice, scene = Choice(config.node, config.time, config.edits, removed), edited(scene, edits)
@@ -73,7 +75,7 @@ def run(
     if files.any_of(MESHES):
         assert drive is not None and drive.stages is not None
         meshes = made_meshes(drive.stages, scene, drive.capture, files, config.cell)
-        lines += write_meshes(scene, meshes, files, config.up)
+        lines += write_meshes(scene, meshes, files, layout.up)
     if USDZ in files.formats:
         lines += write_usd(scene, choice, files, drive.capture if drive is not None and config.rig else None, meshes)
     return "\n".join(lines)
@@ -83,9 +85,10 @@ def main(arguments: list[str]) -> None:
     config, content = load_run("export", arguments)
     scene, drive = scene_from_dict(content["scene"]), None
     files = files_of(config)
+    check_keys(config, files)
     if files.any_of(MESHES):
         scene, drive = _rendered(config, content, arguments)
-    elif USDZ in files.formats and config.rig:
+    elif USDZ in files.formats and config.rig and not is_actor(config.node):
         drive = Drive(_capture(config, content, scene, arguments))
     print(run(config, scene, drive))
 

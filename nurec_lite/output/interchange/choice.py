@@ -43,13 +43,18 @@ def check_choice(scene: Scene, choice: Choice) -> None:
         raise ConfigError(f"time={choice.time}, but must be a number of seconds")
     if choice.node == EACH and choice.time is not None:
         raise ConfigError("node=each writes every actor in its own frame, at no time; leave time out, or use node=all")
-    if choice.node in (ALL, STATIC, EACH):
+    if not is_actor(choice.node):
         return
     node = actor(scene.tracks, choice.node)
     if node in choice.removed:
         raise ConfigError(f"node={choice.node} is removed by {choice.edits}; choose another node, or keep the actor")
     if choice.time is not None:
         _check_exists(scene, node, choice.time)
+
+
+def is_actor(node: str) -> bool:
+    """Whether the key `node` names one actor."""
+    return node not in (ALL, STATIC, EACH)
 
 
 def parts_of(scene: Scene, choice: Choice) -> list[Part]:

@@ -15,7 +15,7 @@ from nurec_lite.base.files import write_text, written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.tracks import spans
-from nurec_lite.output.interchange.choice import ALL, EACH, STATIC, Choice, actor
+from nurec_lite.output.interchange.choice import ALL, EACH, Choice, actor, is_actor
 from nurec_lite.output.interchange.flatten import PlainGaussians, in_own_frame, without_broken
 from nurec_lite.output.interchange.names import USDZ, Files
 from nurec_lite.output.interchange.notes import Notes, lost_of_usd
@@ -91,7 +91,7 @@ def is_joint(
 
 def _content(scene: Scene, choice: Choice, capture: Capture | None, meshes: Mapping[str, Mesh]) -> tuple[UsdScene, int]:
     """The contents, and the number of Gaussians that are broken."""
-    asset = actor(scene.tracks, choice.node) if choice.node not in (ALL, EACH, STATIC) else None
+    asset = actor(scene.tracks, choice.node) if is_actor(choice.node) else None
     every = range(1, len(scene.tracks) + 1) if choice.node in (ALL, EACH) else () if asset is None else (asset,)
     nodes = [node for node in every if node not in choice.removed and (asset or is_placed(scene, node - 1))]
     given = {node: in_own_frame(scene, node) for node in (*nodes, *(() if asset else (BACKGROUND,)))}
