@@ -123,6 +123,8 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     out = result_folder(config, config.checkpoint, "render", run.counters, name_arguments(run.arguments, _SAME))
     if config.compare and config.times is not None:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
+    if config.subset != RenderConfig.subset and config.times is not None:
+        log.info("the times given choose the moments: subset=%s changes nothing", config.subset)
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
     with Meter(len(plan), "frames", "rendering") as meter:
         job = _Job(config, run.stages, scene, edits, capture, out, meter.advance, left_out)

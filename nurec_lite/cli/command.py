@@ -25,7 +25,7 @@ from nurec_lite.base.progress import interrupt_on_signals
 from nurec_lite.base.ranks import present
 from nurec_lite.base.streams import endure
 from nurec_lite.base.texts import printable
-from nurec_lite.cli.arguments import check_groups, forgotten_option, unknown_choice, with_budget
+from nurec_lite.cli.arguments import check_groups, forgotten_option, key_of, unknown_choice, with_budget
 from nurec_lite.cli.usage import help_text, keys_of
 from nurec_lite.cli.words import plain, unreadable, worded
 from nurec_lite.config import VERBS, to_config
@@ -33,6 +33,7 @@ from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 
 LONGEST_CAUSE = 200  # characters of another program's error that a sentence repeats
 CHOICE = ("split", "downscale", "frames", "cameras")  # of `data`: what is chosen of a capture
+TRAINED = ("train", "model", "lr", "density", "loss")  # groups of keys that steer training alone
 _HYDRA_FLAGS = {
     "--cfg", "-c", "--package", "-p", "--multirun", "-m", "--run", "-r", "--config-path", "-cp", "--config-name", "-cn",
     "--config-dir", "-cd", "--experimental-rerun", "--info", "-i", "--resolve", "--version", "--hydra-help",
@@ -122,6 +123,8 @@ def configuration(
     content: dict[str, Any] | None = None,  # of a checkpoint
 ) -> Any:  # of the verb's dataclass
     """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
+    if content is not None:
+        _check_trained(verb, arguments)
     stored = {} if content is None else _stored(content["config"])
     if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}
@@ -130,6 +133,16 @@ def configuration(
         config = to_config(compose(verb, overrides=with_budget(worded(verb, arguments))))
     assert isinstance(config, VERBS[verb])
     return config
+
+
+def _check_trained(verb: str, arguments: Sequence[str]) -> None:
+    """ConfigError for a key that steers training alone: the scene of a checkpoint is trained already."""
+    for argument in arguments:
+        section = key_of(argument).partition(".")[0]
+        if section in TRAINED or (section == "measure" and verb != "evaluate"):
+            raise ConfigError(
+                f"{key_of(argument)} changes nothing in {verb}, as the scene of a checkpoint is trained already; leave it out"
+            )
 
 
 def _stored(config: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from nurec_lite.capture.yaml_files import NamesLoader, read_yaml
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix
 from nurec_lite.output.mounting import FORWARD_FROM_OPTICAL, angles, turned
+from nurec_lite.output.sensor_file import MOST_PIXELS
 from nurec_lite.output.yaml_checks import YamlFile
 
 REMEDY = "docs/viewer.md has an example"
@@ -124,6 +125,10 @@ def _lens(file: YamlFile, value: Mapping[Any, Any]) -> Pinhole | str:
     for key in ("width", "height"):
         if not isinstance(value[key], int):
             raise ConfigError(f"{file}: {key} is {value[key]:g}, but must be a whole number")
+    if value["width"] * value["height"] > MOST_PIXELS:
+        raise ConfigError(
+            f"{file}: {value['width']} x {value['height']} pixels are more than {MOST_PIXELS}; make the picture smaller"
+        )
     return Pinhole(value["width"], value["height"], math.radians(value["vertical_fov_deg"]))
 
 

@@ -13,7 +13,7 @@ from nurec_lite.config import RenderConfig
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.output.camera_path import CameraPath, Key, read_camera_path
-from nurec_lite.output.plan import EDGE_S, Plan, Shot, check_formats, check_numbers
+from nurec_lite.output.plan import EDGE_S, Plan, Shot, check_formats, check_numbers, moments_of
 from nurec_lite.output.sensors import NovelSensor, sensors_of, with_sensor
 
 NAME = "path"  # of the camera, unless the path names one
@@ -37,6 +37,7 @@ def path_plan(
     camera = _camera(config.path, path, capture, own)
     check_formats(config, [camera.name], [], True)
     _check_times(config.path, path, capture)
+    moments_of(config.path, path.keys[-1].film - path.keys[0].film, config.fps)
     shots = [
         _shot(capture, camera, key, f"{number:04d}")
         for number, key in enumerate(path.sampled(config.fps))

@@ -21,6 +21,7 @@ from nurec_lite.output.sensors import NovelSensor
 PICTURES = ("png", *KINDS)
 POINTS = ("npz", "ply")
 EXR = "exr"
+MOST_MOMENTS = 200_000  # of a film: almost two hours with 30 a second
 EDGE_S = 1e-3  # seconds by which a time may lie outside the drive: errors print its span to the millisecond
 
 
@@ -53,6 +54,7 @@ def make_plan(config: RenderConfig, capture: Capture, own: Sequence[NovelSensor]
     lidars = [lidar.name for lidar in capture.lidars if lidar.name in names]
     eyes, scanners = ([one for one in own if isinstance(one.sensor, kind)] for kind in (Camera, Lidar))
     check_formats(config, [*cameras, *map(_name, eyes)], [*lidars, *map(_name, scanners)], bool(own))
+    _check_idle(config, cameras, [*cameras, *map(_name, eyes)])
     path = trajectory_of(capture)
     times, chosen = _moments(config, path), frames_of(capture, config.subset)
     pictures = bool(set(config.formats) & _of_cameras(config))
@@ -145,7 +147,43 @@ def _moments(config: RenderConfig, path: Trajectory) -> list[float] | None:  # s
         if not path.span[0] - EDGE_S <= time <= path.span[1] + EDGE_S:
             raise ConfigError(f"times asks for {time:g} s, but {span}; choose times within it")
     first, last = config.times[0], config.times[-1]
-    return [first + n / config.fps for n in range(math.floor((last - first) * config.fps + 1e-6) + 1)]
+    return [first + n / config.fps for n in range(moments_of(f"times={config.times}", last - first, config.fps))]
+
+
+def moments_of(
+    what: str,  # holds the span, for the message
+    seconds: float,
+    fps: float,
+) -> int:
+    """Number of moments of a span, both ends included; ConfigError for more than a film may have."""
+    count = math.floor(seconds * fps + 1e-6) + 1
+    if count > MOST_MOMENTS:
+        raise ConfigError(
+            f"{what} at fps={fps:g} has {count} moments, but may have {MOST_MOMENTS}; lower fps, or take a shorter span"
+        )
+    return count
+
+
+def _check_idle(
+    config: RenderConfig,
+    captured: list[str],  # cameras of the capture
+    cameras: list[str],  # and those of one's own
+) -> None:
+    """ConfigError for a key that nothing rendered here depends on."""
+    default = RenderConfig()
+    span = config.times is not None and len(config.times) > 1
+    if config.fps != default.fps and not span and not set(config.formats) & set(KINDS):
+        raise ConfigError(
+            f"fps={config.fps:g} is for films and for times=FIRST,LAST; leave it out, or add mp4 to formats"
+        )
+    if config.outputs is not None and not cameras:
+        raise ConfigError("outputs chooses images of cameras, but none is among the sensors; leave it out")
+    shown = "colour" in (config.outputs or ["colour"]) and bool(set(config.formats) & set(PICTURES))
+    if config.compare and not (captured and shown):
+        raise ConfigError(
+            "compare=true needs pictures of a camera of the drive; leave it out, or add such a camera to sensors, colour to outputs "
+            "and png to formats"
+        )
 
 
 def _of(frames: Sequence[AnyFrame], name: str) -> list[AnyFrame]:

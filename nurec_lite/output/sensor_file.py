@@ -24,7 +24,7 @@ from nurec_lite.output.sensors import REVOLUTION_S, WHOLE, NovelSensor, sensors_
 
 REMEDY = "docs/sensors.md has examples"
 MODELS = LENSES
-_MOST_PIXELS, _MOST_RAYS = 100_000_000, 20_000_000
+MOST_PIXELS, _MOST_RAYS = 100_000_000, 20_000_000
 _ANGLE, _NAMED = Between(-360, 360), Text()
 _CAMERA: dict[str, Bound] = {
     "model": OneOf(MODELS), "width": Between(1, 1 << 16), "height": Between(1, 1 << 16),
@@ -145,8 +145,8 @@ def _mount(path: Path, value: Any, capture: Capture, camera: bool) -> Tensor:  #
 
 def _camera(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> NovelSensor:
     width, height = _needed(path, given, "width", "height")
-    if width * height > _MOST_PIXELS:
-        raise ConfigError(f"{path}: {width} x {height} pixels are more than {_MOST_PIXELS}; make the image smaller")
+    if width * height > MOST_PIXELS:
+        raise ConfigError(f"{path}: {width} x {height} pixels are more than {MOST_PIXELS}; make the image smaller")
     model = given.get("model", "pinhole")
     cx, cy = given.get("cx", 0.5 * width), given.get("cy", 0.5 * height)
     fx, fy, distortion = _ftheta(path, given) if model == "ftheta" else _lens(path, given, model, width)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC server: limits, status codes, health, and encryption by files."""
+"""The gRPC server: routes, limits and status codes."""
 
 import logging
 import threading
@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,6 +19,7 @@ from nurec_lite.service.errors import BUSY, INVALID, RequestError, sentence_of
 from nurec_lite.service.figures import Figures
 from nurec_lite.service.health import HEALTH, MOST_WATCHERS, Health
 from nurec_lite.service.messages import METHODS, SERVICES
+from nurec_lite.service.tls import credentials
 from nurec_lite.service.worker import Job
 
 SPARE = 8  # threads for health, and for refused callers
@@ -138,25 +138,3 @@ class Server:
             raise ConfigError(
                 f"{address} cannot be opened; choose another host or port, or port=0 for a free one"
             ) from error
-
-
-def credentials(config: ServeConfig) -> Any:
-    """The keys that encrypt connections; None: nothing does."""
-    if config.tls_certificate is None and config.tls_key is None and config.tls_clients is None:
-        return None
-    if config.tls_certificate is None or config.tls_key is None:
-        missing = "tls_certificate" if config.tls_certificate is None else "tls_key"
-        raise ConfigError(f"{missing} is missing; give both tls_certificate=FILE and tls_key=FILE")
-    pair = _pem("tls_key", config.tls_key), _pem("tls_certificate", config.tls_certificate)
-    clients = None if config.tls_clients is None else _pem("tls_clients", config.tls_clients)
-    return grpc.ssl_server_credentials([pair], clients, clients is not None)
-
-
-def _pem(key: str, file: str) -> bytes:
-    try:
-        data = Path(file).expanduser().read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{key} is {file}, which cannot be read ({error.strerror}); name a PEM file") from error
-    if b"-----BEGIN " not in data:
-        raise ConfigError(f"{key} is {file}, which is no PEM file; name one")
-    return data

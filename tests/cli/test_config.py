@@ -14,6 +14,7 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.paths import resource
 from nurec_lite.bounds import KINDS
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.cli.command import configuration
 from nurec_lite.config import Config, DataConfig, check_budget, to_config, to_dict
 from nurec_lite.readers import open_capture
 
@@ -199,3 +200,19 @@ def test_files_repeat_no_default_of_the_dataclasses(file: str) -> None:
 def test_every_default_is_within_its_own_range() -> None:
     config = Config()
     assert to_config(OmegaConf.structured(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("verb", "argument"),
+    [
+        ("render", "train.steps=5"),
+        ("export", "density.cap=9"),
+        ("evaluate", "+lr.means=1"),
+        ("view", "measure.seconds=1"),
+    ],
+)
+def test_keys_that_steer_training_alone_are_refused_where_nothing_trains(verb: str, argument: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"changes nothing in {verb}, as the scene of a checkpoint is trained already"
+    ):
+        configuration(verb, [argument], {"config": {}})

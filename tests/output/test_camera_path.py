@@ -98,6 +98,8 @@ def test_a_film_runs_through_the_keys_and_never_beyond_them() -> None:
         (LENS + POSES.replace("x_m: 2", "x_m: [2]"), r"poses\[1\].x_m is a list of 1, but must lie between"),
         (LENS.replace("32", "32.5") + POSES, "width is 32.5, but must be a whole number"),
         (LENS.replace("32", "0") + POSES, "width is 0, but must lie between"),
+        ("width: 16384\nheight: 16384\nvertical_fov_deg: 50\n" + POSES, "16384 x 16384 pixels are more than 100000000"),
+        (LENS + POSES.replace("film_s: 0.5", "film_s: 3600"), "at fps=60 has 216001 moments, but may have 200000; lower fps"),
         (LENS + "lens: wide\n" + POSES, "key lens is unknown"),
         ("camera: camera_0\n" + LENS + POSES, "gives both camera and width"),
         ("camera: 7\n" + POSES, "camera is '7', but the cameras of"),
@@ -107,7 +109,7 @@ def test_a_film_runs_through_the_keys_and_never_beyond_them() -> None:
     ],
 )  # fmt: skip
 def test_mistakes_are_sentences(text: str, sentence: str, tmp_path: Path) -> None:
-    config = reconstruction(tmp_path, path=str(written(tmp_path, text))).config
+    config = reconstruction(tmp_path, path=str(written(tmp_path, text)), fps=60.0).config
     with pytest.raises(UserError, match=sentence) as error:
         path_plan(config, tiny_capture(), [])
     assert "flight.yaml" in str(error.value)

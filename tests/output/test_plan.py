@@ -92,6 +92,13 @@ def test_times_at_the_ends_of_the_span_as_it_is_printed() -> None:
         ({"fps": 0.0}, "fps is 0"),
         ({"fps": 1e6}, r"fps is 1e\+06"),
         ({"fps": float("nan")}, "fps is nan"),
+        ({"times": [0.3], "fps": 30.0}, "fps=30 is for films and for times=FIRST,LAST; leave it out"),
+        (
+            {"sensors": ["lidar"], "outputs": ["depth"]},
+            "outputs chooses images of cameras, but none is among the sensors",
+        ),
+        ({"sensors": ["lidar"], "compare": True}, "compare=true needs pictures of a camera of the drive"),
+        ({"outputs": ["depth"], "compare": True}, "compare=true needs pictures of a camera of the drive"),
         ({"shift": [1.0]}, r"shift is \[1.0\]"),
         ({"shift": [1.0, 2.0, float("inf")]}, "shift is"),
     ],

@@ -203,6 +203,20 @@ def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> No
         ({"formats": ["spz"], "out": "a.ply"}, r"out=a.ply, but must name a file that ends in .spz"),
         ({"up": "x"}, "up=x, but must be one of z, y, -y"),
         ({"node": "each", "time": 1.0}, "leave time out, or use node=all"),
+        ({"node": "background", "time": 1.0}, "node=background stands still at any time; leave time out"),
+        (
+            {"formats": ["spz", "usdz"], "normals": True},
+            "normals=true changes ply alone, but formats asks for spz and usdz",
+        ),
+        ({"formats": ["spz"], "up": "z"}, "up=z turns ply, compressed, ground and surface, but spz always has y up"),
+        ({"formats": ["usdz"], "up": "-y"}, "up=-y turns .*, but usdz always has z up; leave up out"),
+        ({"rig": False}, "rig=false changes usdz alone, but formats asks for ply; leave rig out"),
+        ({"cell": 0.5}, "cell=0.5 changes ground and surface alone"),
+        ({"formats": ["surface"], "node": "000"}, "node=000 changes ply, compressed, spz and usdz alone"),
+        (
+            {"formats": ["ground"], "time": 1.0},
+            "time=1.0 changes .* alone, but formats asks for ground; leave time out",
+        ),
     ],
 )
 def test_mistakes_are_reported_in_a_sentence(keys: dict[str, object], said: str, tmp_path: Path) -> None:
