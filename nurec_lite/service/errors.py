@@ -5,6 +5,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.texts import printable
 
 INVALID, MISSING, BUSY, UNSUPPORTED = "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED"
+BROKEN = "FAILED_PRECONDITION"  # of the service: another request would not help
 
 LONGEST_SENTENCE = 1000  # characters that a caller gets
 

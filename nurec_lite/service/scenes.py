@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes that are served: each is a trained run with its capture, its actors, and the sensors that requests asked for."""
 
+import gc
 import logging
 import threading
+import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +15,7 @@ from typing import Any
 
 import torch
 
-from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.arguments import check_files
@@ -29,13 +32,15 @@ from nurec_lite.scene.edit import edited, removed_tracks
 from nurec_lite.service.actors import Actors
 from nurec_lite.service.cameras import camera_of
 from nurec_lite.service.checks import Ends, Moment
-from nurec_lite.service.errors import MISSING, RequestError
+from nurec_lite.service.errors import BROKEN, BUSY, MISSING, RequestError
 from nurec_lite.service.lidars import lidar_of, patterns
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT
 
 MOST_CAMERAS = 24  # of requests: the directions of their pixels are kept
 MOST_PIXELS = 64_000_000  # of these cameras together
+PATIENCE_S = 20.0  # in which waiting frames of scenes that were dropped are rendered
+LOOK_S = 0.2  # seconds between two looks whether they are
 log = logging.getLogger("nurec_lite")
 
 
@@ -136,6 +141,7 @@ class Scenes:
         self._config, self._arguments, self.most_pixels = config, list(arguments), config.max_pixels
         self._files = _files(config.runs)
         self._loaded: OrderedDict[str, ServedScene] = OrderedDict()
+        self._dropped: list[weakref.ref[ServedScene]] = []
         self._lock = threading.Lock()  # one is loaded at a time
         self.device = (
             threading.Lock()
@@ -168,29 +174,45 @@ class Scenes:
                 self._drop()
 
     def _load(self, name: str) -> ServedScene:
-        with self.device:
-            return self._with_room(name)
-
-    def _with_room(self, name: str) -> ServedScene:
+        """RequestError for a run that is gone or broken since the service began."""
         while len(self._loaded) >= self._config.loaded:
             self._drop()
         while True:
             try:
-                return self._open(name)
+                with self.device:
+                    return self._open(name)
             except (torch.OutOfMemoryError, MemoryError):
-                if not self._loaded:
-                    raise ConfigError(
-                        f"there is not enough memory for the scene {name}; use device=cpu, or a smaller run"
-                    ) from None
+                pass  # what the error refers to holds memory: room is made after it
+            except UserError as error:
+                raise RequestError(f"scene {name} cannot be loaded: {error}", BROKEN) from error
+            if self._loaded:
                 self._drop()
+            elif not self._leaving():
+                raise RequestError(
+                    f"there is not enough memory for the scene {name}; use device=cpu, or a smaller run", BUSY
+                )
 
     def _drop(self) -> None:
+        """Frames of the scene that wait are rendered still, and hold its memory until then."""
         name, scene = self._loaded.popitem(last=False)
+        self._dropped.append(weakref.ref(scene))
         scene.close()
         del scene
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        with self.device:
+            _free()
         log.info("scene %s is no longer loaded", name)
+
+    def _leaving(self) -> bool:
+        """Waits until the scenes that were dropped have no waiting frames; whether there were any."""
+        left = [one for one in self._dropped if one() is not None]
+        for _ in range(round(PATIENCE_S / LOOK_S)):
+            if not any(one() is not None for one in left):
+                break
+            time.sleep(LOOK_S)
+            with self.device:
+                _free()
+        self._dropped = [one for one in left if one() is not None]
+        return len(self._dropped) < len(left)
 
     def _open(self, name: str) -> ServedScene:
         path = self._files[name]
@@ -220,6 +242,13 @@ def _files(runs: Sequence[str]) -> dict[str, Path]:
     if not found:
         raise ConfigError("no run is named; give folders of runs, as in python -m nurec_lite.serve runs/mine")
     return found
+
+
+def _free() -> None:
+    """Memory of scenes that nothing refers to any longer goes back to the device."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _described(scene: ServedScene) -> str:

@@ -3,10 +3,12 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +31,7 @@ from nurec_lite.serve import serve, with_runs
 from nurec_lite.service.client import Sensorsim
 from nurec_lite.service.health import HEALTH
 from nurec_lite.service.lidars import patterns
+from nurec_lite.service.scenes import Scenes
 from nurec_lite.service.tls import credentials
 from nurec_lite.service.worker import Worker
 
@@ -116,6 +119,47 @@ def test_scenes_free_memory_for_each_other(run: Path, tmp_path: Path) -> None:
         for name in ("mine", "other", "mine"):
             assert client.render_rgb(image_request(scene_id=name)).image_bytes
             assert [one.scene_id for one in client.get_loaded_scenes().scenes] == [name]
+
+
+def test_a_scene_that_lacks_memory_waits_for_the_frames_of_the_one_before(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dropped scene holds its memory until its waiting frames are rendered."""
+    begun, go, lacked, answered, opened = (*(threading.Event() for _ in range(3)), Worker._answer, Scenes._open)
+
+    def waits(worker: Worker, group: list[Any]) -> None:
+        begun.set()
+        go.wait(60)
+        answered(worker, group)
+
+    def lacks(scenes: Scenes, name: str) -> Any:
+        if name == "other" and mine() is not None:
+            lacked.set()
+            raise MemoryError
+        return opened(scenes, name)
+
+    monkeypatch.setattr(Scenes, "_open", lacks)
+    with service_of(run, tiny_run(tmp_path / "other")) as service:
+        mine = weakref.ref(service.scenes.get("mine"))
+        monkeypatch.setattr(Worker, "_answer", waits)
+        with Sensorsim(f"127.0.0.1:{service.port}") as client, ThreadPoolExecutor(2) as pool:
+            first = pool.submit(client.render_rgb, image_request())
+            assert begun.wait(60)
+            second = pool.submit(client.render_rgb, image_request(scene_id="other"))
+            assert lacked.wait(60)
+            go.set()
+            assert first.result().image_bytes == second.result().image_bytes != b""
+            assert service.scenes.loaded() == ("other",)
+
+
+def test_a_run_that_breaks_while_it_is_served_is_a_sentence(run: Path, tmp_path: Path) -> None:
+    other = tiny_run(tmp_path / "other")
+    with service_of(run, other, loaded=1) as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
+        (other / "checkpoint.pt").unlink()
+        code, said = refused(lambda: client.render_rgb(image_request(scene_id="other")))
+        assert code is grpc.StatusCode.FAILED_PRECONDITION and said.startswith("scene other cannot be loaded: ")
+        shutil.copy(run / "checkpoint.pt", other)
+        assert client.render_rgb(image_request(scene_id="other")).image_bytes
 
 
 def test_edits_and_bodies_of_vehicles(run: Path, tmp_path: Path) -> None:
