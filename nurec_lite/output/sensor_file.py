@@ -14,9 +14,11 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.names import name_flaw
 from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text, in_words
 from nurec_lite.capture.files import short
+from nurec_lite.capture.ray_files import read_rays
 from nurec_lite.capture.types import Capture
 from nurec_lite.capture.yaml_files import NamesLoader, read_yaml
 from nurec_lite.geometry.camera import SHUTTERS, Camera, lens_flaw
+from nurec_lite.geometry.free_lidar import free_lidar
 from nurec_lite.geometry.lens import COEFFICIENTS, LENSES
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.output.mounting import RIG, mounting
@@ -37,6 +39,7 @@ _LIDAR: dict[str, Bound] = {
     "beams": Between(1, 4096), "elevation_deg": Between(-90, 90, above=True, below=True),
     "elevations_deg": Between(-90, 90, above=True, below=True), "azimuth_steps": Between(1, 1_000_000), "azimuth_deg": _ANGLE,
     "first_azimuth_deg": _ANGLE, "clockwise": Flag(), "rate_hz": Between(0.01, 1000), "max_range_m": Between(0, 1e5, above=True),
+    "rays": _NAMED,
 }  # fmt: skip
 _MOUNTING: dict[str, Bound] = {
     "relative_to": _NAMED, "forward_m": Between(-1000, 1000), "left_m": Between(-1000, 1000), "up_m": Between(-1000, 1000),
@@ -51,7 +54,7 @@ KINDS: dict[str, dict[str, Bound]] = {"camera": _CAMERA, "lidar": _LIDAR}
 
 
 class _Loader(NamesLoader):
-    names = ("name", "relative_to")
+    names = ("name", "relative_to", "rays")
 
 
 def read_sensor(path: Path, capture: Capture) -> NovelSensor:
@@ -208,7 +211,19 @@ def _refuse(path: Path, given: Mapping[str, Any], model: str, *keys: str) -> Non
         raise ConfigError(f"{path}: {wrong[0]} is given, which a {model} lens does not have; leave it out")
 
 
+def _free(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> NovelSensor:
+    """A lidar that sends the rays of a file, which a relative path finds from the YAML file's folder."""
+    spinning = [key for key in _LIDAR if key in given and key not in ("rays", "rate_hz", "max_range_m")]
+    if spinning:
+        raise ConfigError(f"{path} gives both rays and {spinning[0]}; leave one of them out")
+    table = read_rays(path.parent / Path(given["rays"]).expanduser())
+    lidar = free_lidar(name, mount, table.directions, float(given.get("max_range_m", 120.0)), table)
+    return NovelSensor(lidar, 1 / given.get("rate_hz", 1 / REVOLUTION_S))
+
+
 def _lidar(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> NovelSensor:
+    if "rays" in given:
+        return _free(path, name, given, mount)
     if _either(path, given, "elevations_deg", ("elevation_deg", "beams")):
         elevations = torch.tensor(given["elevations_deg"], dtype=torch.float64)
     else:

@@ -8,8 +8,10 @@ from typing import NoReturn, TypeVar
 import torch
 from torch import Tensor
 
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.free_lidar import bands_of
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 
 S = TypeVar("S", Camera, Lidar)
@@ -42,7 +44,7 @@ class NovelSensor:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Makes the rays of one revolution: every beam at every step of azimuth, one step after another."""
+    """Makes the rays of one sweep: those of the lidar's table, or every beam at every step of azimuth, one step after another."""
 
     lidar: Lidar
     start: float  # seconds
@@ -50,6 +52,21 @@ class Pattern:
     azimuths: tuple[float, float] = WHOLE  # radians
 
     def __call__(self) -> Sweep:
+        """ConfigError for a lidar without rows and columns whose rays are not known."""
+        return self._spun() if self.lidar.spins else self._of_table()
+
+    def _of_table(self) -> Sweep:
+        lidar, table = self.lidar, self.lidar.table
+        if table is None:
+            raise ConfigError(
+                f"lidar {lidar.name} has no rows and columns, and its rays differ from sweep to sweep; render a lidar with rays: FILE "
+                "from a YAML file (docs/sensors.md)"
+            )
+        zero = torch.zeros(len(table.fractions))
+        times = self.start + table.fractions * self.seconds
+        return Sweep(table.directions, zero, zero, times, bands_of(lidar, table.directions), zero.bool())
+
+    def _spun(self) -> Sweep:
         lidar, beams, (first, last) = self.lidar, len(self.lidar.elevations), self.azimuths
         steps = (torch.arange(lidar.azimuth_steps, dtype=torch.float64) + 0.5) / lidar.azimuth_steps
         azimuths = lidar.azimuth_start + steps / lidar.spin_rate

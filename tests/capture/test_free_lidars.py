@@ -9,15 +9,20 @@ import pytest
 import torch
 from tiny_capture import TINY, Loaded, tiny_capture
 
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.checks.ray_times import check_ray_times
 from nurec_lite.capture.checks.rays import check_rays
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.digest import Digest, SensorFrames
+from nurec_lite.capture.ncore import read
+from nurec_lite.capture.ncore.read import read_ncore
+from nurec_lite.capture.ncore.write import write_ncore
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.free_lidar import bands_of, free_lidar, rosette, same_rays
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.output.sensors import NovelSensor
 from nurec_lite.training.capture_record import check_record, digest_from, record_of
 
 CONFIG = replace(TINY, frames=6, cameras=1, width=8, height=6, beams=12, azimuth_steps=96, pattern="rosette")
@@ -106,3 +111,36 @@ def test_checks_find_arrays_in_different_orders_and_repeated_rays(capture: Captu
     twice = altered(capture, lambda s: s.select(torch.arange(len(s)).repeat(2)))
     level, sentence = verdicts(twice)[1]
     assert level is Level.CERTAIN and "50 % of the rays" in sentence
+
+
+# ---- NCore
+
+
+def test_ncore_keeps_its_rays_and_reads_those_of_others(capture: Capture, tmp_path: Path) -> None:
+    """Without our record the store says neither rows nor columns, as NCore's converters write solid-state lidars."""
+    path = tmp_path / "a.ncore4.zarr.itar"
+    write_ncore(capture, path, image_format="png")
+    true = capture.sweeps[1].load()
+    with pytest.MonkeyPatch.context() as patch:
+        found = read_ncore(path)
+        patch.setattr(read, "read_lidar", lambda *_: None)
+        foreign = read_ncore(path)
+    assert not any(one.lidars[0].spins for one in (found, foreign)) and found.doubts == foreign.doubts == ()
+    own, other = (one.sweeps[1].load() for one in (found, foreign))
+    assert own.directions.equal(true.directions) and own.ranges.equal(true.ranges) and own.rings.equal(true.rings)
+    assert int((~other.returned).sum()) == int((~true.returned).sum()) and len(other) <= len(true)
+    assert int(other.rings.max()) < len(foreign.lidars[0].elevations)
+
+
+# ---- rendering
+
+
+def test_a_sweep_that_was_not_captured_has_the_rays_of_the_table(capture: Capture) -> None:
+    lidar, pose = capture.lidars[0], torch.eye(4).double()
+    assert lidar.table is not None
+    made = NovelSensor(lidar, 0.1).frame(1.0, pose, pose).load()
+    assert made.directions.equal(lidar.table.directions) and not made.returned.any()
+    torch.testing.assert_close(made.times, 0.95 + 0.1 * lidar.table.fractions)
+    unknown = NovelSensor(replace(lidar, table=None), 0.1).frame(1.0, pose, pose)
+    with pytest.raises(ConfigError, match="no rows and columns, and its rays differ from sweep to sweep"):
+        unknown.load()

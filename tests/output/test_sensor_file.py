@@ -63,6 +63,21 @@ def test_beams_steps_rate_and_direction(tmp_path: Path) -> None:
     assert [sweep.rings[k].item() for k in (0, 3, 4)] == [0, 3, 0]
 
 
+def test_rays_of_a_file_are_sent_at_their_times(tmp_path: Path) -> None:
+    (tmp_path / "rays.csv").write_text("# azimuth, elevation, part of the sweep\n0, 0, 0.5\n90, 0, 0.25\n0, 45, 1\n")
+    given = {"kind": "lidar", "name": "own", "rays": "rays.csv", "rate_hz": 20, "max_range_m": 50, "mounting": {}}
+    sensor, half = made(tmp_path, given), math.sqrt(0.5)
+    assert isinstance(sensor.sensor, Lidar) and not sensor.sensor.spins and sensor.sensor.max_range == 50
+    sweep = rays(sensor)
+    assert sweep.times.tolist() == pytest.approx([0.9875, 1.0, 1.025])
+    expected = torch.tensor([[0, 1.0, 0], [1, 0, 0], [half, 0, half]])
+    torch.testing.assert_close(sweep.directions, expected, atol=1e-6, rtol=0)
+    with pytest.raises(ConfigError, match="gives both rays and beams"):
+        made(tmp_path, given | {"beams": 4})
+    with pytest.raises(UserError, match="cannot be read"):
+        made(tmp_path, given | {"rays": "none.csv"})
+
+
 @pytest.mark.parametrize("edges", [(-60, 60), (120, 240), (-180, 180), (330, 360)])
 def test_a_field_of_view_holds_the_steps_between_its_edges(tmp_path: Path, edges: tuple[int, int]) -> None:
     azimuths = torch.rad2deg(

@@ -6,7 +6,7 @@ no return has. For a lidar without rows and columns see unstructured.py.
 """
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from nurec_lite.capture.ncore.poses import Poses
 from nurec_lite.capture.ncore.sequence import Part, Sequence
 from nurec_lite.capture.ncore.store import REMEDY, Array
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.free_lidar import bands_of
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 
 MODEL = "row-offset-spinning"
@@ -94,6 +95,21 @@ class StoredSweep:
             raise CaptureError(f"{self.rays.where} has rows or columns that its lidar lacks; {REMEDY}")
         sweep = self.rays.load(self.rings[torch.from_numpy(elements[:, 0])])
         return sweep if self.fill is None else _filled(sweep, torch.from_numpy(elements), self.fill, self.rings)
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.rays.mark(thorough)
+
+
+@dataclass(frozen=True)
+class FreeSweep:
+    """Loads the rays of a lidar without rows and columns that we have written. It pickles."""
+
+    rays: Rays
+    lidar: Lidar
+
+    def __call__(self) -> Sweep:
+        sweep = self.rays.load(torch.zeros(self.rays.stamps.shape, dtype=torch.int64))
+        return replace(sweep, rings=bands_of(self.lidar, sweep.directions))
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         return self.rays.mark(thorough)
@@ -184,8 +200,10 @@ def stored_rays(part: Part, end: int, zero: int) -> Rays:
     return Rays(f"{part.store.path}: {frame}", directions, stamps, distances, intensities, zero)
 
 
-def stored_sweep(part: Part, end: int, model: Model, zero: int) -> StoredSweep | None:
+def stored_sweep(part: Part, end: int, model: Model, zero: int) -> StoredSweep | FreeSweep | None:
     """Returns the loader of the frame that ends at a microsecond; None where its rays have no rows and columns."""
+    if not model.lidar.spins:
+        return FreeSweep(stored_rays(part, end, zero), model.lidar)
     name = f"{part.group}/frames/{end}/ray_bundle/model_element"
     if not part.store.has(name):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lidars of NCore with rays without rows and columns, as NCore's own converters of other data sets write them: returns with times.
+"""Lidars of NCore whose rays state no rows and columns, as NCore's own converters of other data sets write them: returns with times.
 
 Beams, and the rays that did not return, are found as in a recording: from the elevations and the order of the returns of some sweeps.
 """
@@ -13,9 +13,10 @@ from nurec_lite.capture.kitti.survey import spread
 from nurec_lite.capture.ncore.rays import Rays
 from nurec_lite.capture.rosbag.clouds import Cloud
 from nurec_lite.capture.rosbag.mapping import VEHICLE, LidarEntry
-from nurec_lite.capture.rosbag.pattern import Pattern, PointClock, find_pattern, spin_of
-from nurec_lite.capture.rosbag.sweeps import assembled
+from nurec_lite.capture.rosbag.pattern import Pattern, PointClock, find_pattern, sensor_of, spin_of
+from nurec_lite.capture.rosbag.sweeps import assembled, outside
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.free_lidar import bands_of
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 
 LEAST = 100  # returns of a sweep that tell beams
@@ -33,18 +34,29 @@ class FoundSweep:
     end: float
 
     def __call__(self) -> Sweep:
+        if self.pattern.free is not None:
+            return self._free(self.pattern.free)
         points = _points(self.rays)
         if not len(points):
             raise CaptureError(f"{self.rays.where} holds no return; leave it out by data.frames or data.seconds")
         arranged = self.pattern.scan.arrange(points, self.rays.where)
         return assembled(*arranged, self.pattern, (self.start, self.end), VEHICLE)
 
+    def _free(self, lidar: Lidar) -> Sweep:
+        sweep = self.rays.load(_none(self.rays))
+        sweep = sweep.select(~sweep.returned | outside(sweep.directions * sweep.ranges[:, None], VEHICLE))
+        return replace(sweep, rings=bands_of(lidar, sweep.directions))
+
     def mark(self, thorough: bool) -> tuple[int, int]:
         return self.rays.mark(thorough)
 
 
+def _none(rays: Rays) -> Tensor:  # [N] rings that nothing says
+    return torch.zeros(rays.stamps.shape, dtype=torch.int64)
+
+
 def _points(rays: Rays) -> Tensor:  # [n, 5] x, y, z, intensity, seconds: those that returned, in the order of the store
-    sweep = rays.load(torch.zeros(rays.stamps.shape, dtype=torch.int64))
+    sweep = rays.load(_none(rays))
     known = sweep.select(sweep.returned)
     places = known.directions.double() * known.ranges.double()[:, None]
     return torch.cat([places, known.intensities.double()[:, None], known.times[:, None]], dim=1)
@@ -66,12 +78,15 @@ def found_pattern(
     lasting = torch.tensor([end - start for start, end in spans], dtype=torch.float64)
     period = float(lasting.median()) or USUAL
     pattern = find_pattern(clouds, LidarEntry(name, name), PointClock(1.0, "capture") if timed else None, period, name)
-    if not timed:
+    if pattern.free is not None and not all(bool(rays.load(_none(rays)).returned.all()) for rays in spread(frames)):
+        return replace(
+            pattern, scan=replace(pattern.scan, notes=())
+        )  # rays that did not return are among those of the store
+    if not timed or pattern.free is not None:
         return pattern
     clockwise, start = spin_of([azimuth_elevation(p[:, :3])[:, 0] for p in some], [p[:, 4] for p in some], pattern.scan)
     return replace(pattern, scan=replace(pattern.scan, clockwise=clockwise, start=start))
 
 
 def lidar_of(pattern: Pattern, T_rig_lidar: Tensor, name: str) -> Lidar:
-    scan, farthest = pattern.scan, max(LEAST_RANGE, 10 * round(0.1 * pattern.farthest + 0.5))
-    return Lidar(name, T_rig_lidar, scan.elevations, farthest, scan.azimuth_steps, scan.start, scan.clockwise)
+    return sensor_of(pattern, name, T_rig_lidar, LEAST_RANGE)

@@ -252,11 +252,12 @@ def _checked(sweep: Sweep, beams: int, clock: Clock, name: str) -> Sweep:
 def _rays(lidar: Lidar, sweep: Sweep, clock: Clock) -> dict[str, Any]:
     stamps = clock.stamps(sweep.times)
     missing = ~sweep.returned
-    elements = elements_of(lidar, sweep.rings, azimuth_elevation(sweep.directions.double())[:, 0])
+    azimuth = azimuth_elevation(sweep.directions.double())[:, 0]
+    elements = elements_of(lidar, sweep.rings, azimuth).numpy().astype(np.uint16) if lidar.spins else None
     return {
         "direction": sweep.directions.float().contiguous().numpy(),
         "timestamp_us": stamps.numpy().astype(np.uint64),
-        "model_element": elements.numpy().astype(np.uint16),
+        "model_element": elements,
         "distance_m": sweep.ranges.float().masked_fill(missing, torch.nan)[None].numpy(),
         "intensity": sweep.intensities.float().clamp(0, 1).masked_fill(missing, torch.nan)[None].numpy(),
     }

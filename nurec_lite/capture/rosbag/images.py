@@ -11,9 +11,7 @@ from torch import Tensor
 from nurec_lite.capture.files import short
 from nurec_lite.capture.images import block_mean, check_header, decode_image
 from nurec_lite.capture.rosbag.bag import Stored
-from nurec_lite.capture.rosbag.cameras import resampled
 from nurec_lite.capture.rosbag.library import COMPRESSED
-from nurec_lite.capture.rosbag.mapping import Intrinsics
 from nurec_lite.capture.types import CaptureError, Encoded
 
 # of sensor_msgs/image_encodings: numbers of channels, and the places of red, green and blue among them
@@ -95,27 +93,6 @@ class RawLoad:
 
     def _where(self) -> str:
         return f"{self.stored.name}: an image of {self.stored.topic.name}"
-
-
-@dataclass(frozen=True)
-class ResampledLoad:
-    """Loads an image of a lens that the renderer does not know, as a pinhole would see it."""
-
-    load: CompressedLoad | RawLoad  # at full size
-    lens: Intrinsics
-    downscale: int
-
-    def __call__(self) -> Tensor:  # [H, W, 3] uint8
-        image = self.load()
-        if image.shape[:2] != (self.lens.height, self.lens.width):
-            self.load.check()
-        return block_mean(resampled(image, self.lens), self.downscale)
-
-    def check(self) -> None:
-        self.load.check()
-
-    def mark(self, thorough: bool) -> tuple[int, int]:
-        return self.load.mark(thorough)
 
 
 def pixels_of(

@@ -69,6 +69,10 @@ class LidarEntry:
     unit: str | None = None  # of UNITS, of the field's time; None: found
     intensity: str | None = None  # name of the field; None: found
     stamp: str = "start"  # of STAMPS: the moment of the sweep at which it is stamped, where points have no time
+    spins: bool | None = None  # False: rays in any directions at any times, without rows and columns; None: found
+    rays: Path | None = (
+        None  # table of the rays of every sweep (ray_files.py); None: they differ, or are those of beams
+    )
     compensated: bool = False  # points are those that the lidar would have seen at the stamp
     vehicle: tuple[float, ...] = VEHICLE
     delay: float = 0.0  # seconds from the measurement to the stamp
@@ -167,7 +171,7 @@ def _vehicle(value: Any) -> tuple[float, ...]:
 
 
 def _distortion(value: Any) -> tuple[float, ...]:
-    return _some(value, (0, 4, 5, 8))
+    return _some(value, (0, 4, 5, 8, 12))
 
 
 def _pose(value: Any) -> Tensor:  # [4, 4]
@@ -200,7 +204,8 @@ _CAMERA: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 _LIDAR: dict[str, Callable[[Any], Any]] = {
     "points": _text, "frame": _text, "ring": _text, "time": _text, "unit": _one_of(tuple(UNITS)), "intensity": _text,
-    "stamp": _one_of(STAMPS), "compensated": _flag, "vehicle": _vehicle, "delay": _number, "T_rig_sensor": _pose,
+    "stamp": _one_of(STAMPS), "spins": _flag, "rays": _text, "compensated": _flag,
+    "vehicle": _vehicle, "delay": _number, "T_rig_sensor": _pose,
 }  # fmt: skip
 
 
@@ -252,6 +257,10 @@ class Reader:
         name, entry = value
         found = self._record(where, entry, _LIDAR)
         self._needed(where, found, "points")
+        if "rays" in found:
+            if found.setdefault("spins", False):
+                raise CaptureError(f"{self.source}: {where} spins, but gives rays; leave one of them out")
+            found["rays"] = Path(self.source).parent / Path(found["rays"]).expanduser()
         return LidarEntry(name, **found)
 
     def _needed(self, where: str, found: dict[str, Any], key: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.free_rays import NO_TABLE, ONE_TIME, SLOTS, turns_steadily
 from nurec_lite.capture.kitti.order import ByElevation
 from nurec_lite.capture.kitti.scan import Scan
 from nurec_lite.capture.kitti.spin import find_spin
@@ -21,10 +22,12 @@ from nurec_lite.capture.kitti.survey import (
     without_cuts,
 )
 from nurec_lite.capture.kitti.turns import TURN
+from nurec_lite.capture.ray_files import read_rays
 from nurec_lite.capture.rosbag.clouds import Cloud
 from nurec_lite.capture.rosbag.mapping import UNITS, LidarEntry
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.lidar import azimuth_elevation, wrap_angle
+from nurec_lite.geometry.free_lidar import free_lidar
+from nurec_lite.geometry.lidar import Lidar, azimuth_elevation, wrap_angle
 
 _SPREAD = math.radians(4)  # of the elevations of a ring: a beam that spreads further does not spin about the z axis
 _FEW = 20  # points of a ring that tell its elevation
@@ -56,6 +59,15 @@ class Pattern:
     period: float  # seconds of a sweep
     missing: bool  # rays that did not return are known
     farthest: float  # metres, of all points
+    free: Lidar | None = None  # a lidar without rows and columns, mounted nowhere
+
+
+def sensor_of(pattern: Pattern, name: str, T_rig_lidar: Tensor, least_range: float) -> Lidar:
+    """The lidar with this pattern at its place on the rig; its range is what points need, in tens of metres."""
+    scan, farthest = pattern.scan, max(least_range, 10 * round(0.1 * pattern.farthest + 0.5))
+    if pattern.free is not None:
+        return replace(pattern.free, name=name, T_rig_lidar=T_rig_lidar, max_range=farthest)
+    return Lidar(name, T_rig_lidar, scan.elevations, farthest, scan.azimuth_steps, scan.start, scan.clockwise)
 
 
 def find_pattern(
@@ -70,6 +82,8 @@ def find_pattern(
     rings = [cloud.rings for cloud in clouds if cloud.rings is not None]
     angles = [azimuth_elevation(cloud.points) for cloud in clouds]
     names = [name] * len(clouds)
+    if entry.spins is False or (entry.spins is None and clock is not None and not _spins(clouds, angles)):
+        return _free(clouds, entry, scale, clock, period, farthest)
     if len(rings) < len(clouds) or len(torch.cat(rings).unique()) == 1:
         return Pattern(scan_of(sweeps, names), None, scale, clock, period, True, farthest)
     beams = _beams(torch.cat(rings), torch.cat([a[:, 1] for a in angles]), name)
@@ -85,6 +99,28 @@ def find_pattern(
     else:
         scan = _turning(scan, angles)
     return Pattern(scan, number, scale, clock, period, True, farthest)
+
+
+def _spins(clouds: list[Cloud], angles: list[Tensor]) -> bool:
+    """Whether most sweeps turn steadily with time."""
+    pairs = [(a[:, 0], cloud.times) for a, cloud in zip(angles, clouds, strict=True) if cloud.times is not None]
+    steady = [turns_steadily(azimuth, times) for azimuth, times in pairs if len(times) >= _FEW * SLOTS]
+    return not steady or 2 * sum(steady) >= len(steady)
+
+
+def _free(
+    clouds: list[Cloud], entry: LidarEntry, scale: float, clock: PointClock | None, period: float, farthest: float
+) -> Pattern:
+    table = None if entry.rays is None else read_rays(entry.rays)
+    points = max(clouds, key=len).points if table is None else table.directions
+    lidar = free_lidar(entry.name, torch.eye(4, dtype=torch.float64), points, table=table)
+    notes = [
+        note.format(name=entry.name) for note, holds in ((NO_TABLE, table is None), (ONE_TIME, clock is None)) if holds
+    ]
+    scan = Scan(
+        ByElevation(lidar.elevations), torch.zeros(len(lidar.elevations), 360, dtype=torch.bool), notes=tuple(notes)
+    )
+    return Pattern(scan, None, scale, clock, period, table is not None, farthest, lidar)
 
 
 def _columns(cloud: Cloud, scale: float) -> Tensor:  # [n, 4] x, y, z, intensity of 0 to 1

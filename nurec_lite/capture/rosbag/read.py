@@ -15,13 +15,13 @@ from torch import Tensor
 from nurec_lite.base.names import name_flaw
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.rosbag.bag import open_bag
-from nurec_lite.capture.rosbag.cameras import camera_of, intrinsics_of, is_plain, lens_of
+from nurec_lite.capture.rosbag.cameras import camera_of, intrinsics_of, lens_of
 from nurec_lite.capture.rosbag.clouds import read_cloud
-from nurec_lite.capture.rosbag.images import CompressedLoad, RawLoad, ResampledLoad, flaw_of
+from nurec_lite.capture.rosbag.images import CompressedLoad, RawLoad, flaw_of
 from nurec_lite.capture.rosbag.index import Frames, Index, read_index, seconds
 from nurec_lite.capture.rosbag.library import COMPRESSED
 from nurec_lite.capture.rosbag.mapping import CameraEntry, Intrinsics, LidarEntry, Sensor, read_mapping
-from nurec_lite.capture.rosbag.pattern import Pattern, find_clock, find_pattern, period_of
+from nurec_lite.capture.rosbag.pattern import Pattern, find_clock, find_pattern, period_of, sensor_of
 from nurec_lite.capture.rosbag.poses import Path as RigPath
 from nurec_lite.capture.rosbag.poses import read_measured, read_path, rig_frame
 from nurec_lite.capture.rosbag.propose import proposed
@@ -140,14 +140,9 @@ def _images(
     ]  # fmt: skip
 
 
-def _load(
-    frames: Frames, k: int, entry: CameraEntry, lens: Intrinsics, downscale: int
-) -> CompressedLoad | RawLoad | ResampledLoad:
+def _load(frames: Frames, k: int, entry: CameraEntry, lens: Intrinsics, downscale: int) -> CompressedLoad | RawLoad:
     kind, calibration = (CompressedLoad if frames.kind == COMPRESSED else RawLoad), entry.info or "the mapping"
-    size = (lens.width, lens.height)
-    if is_plain(lens):
-        return kind(frames.stored[k], size, downscale, calibration)
-    return ResampledLoad(kind(frames.stored[k], size, 1, calibration), lens, downscale)
+    return kind(frames.stored[k], (lens.width, lens.height), downscale, calibration)
 
 
 # ---- lidars
@@ -163,12 +158,8 @@ def _lidars(
         pattern = _pattern(index, entry, frames, order)
         if entry.compensated and not posed:  # nothing says when a point was where it is said to be
             pattern = replace(pattern, clock=None)
-        scan = pattern.scan
-        index.notes.extend(scan.notes)
-        farthest = max(_LEAST_RANGE, 10 * round(0.1 * pattern.farthest + 0.5))
-        lidars.append(
-            Lidar(entry.name, T_rig_lidar, scan.elevations, farthest, scan.azimuth_steps, scan.start, scan.clockwise)
-        )
+        index.notes.extend(pattern.scan.notes)
+        lidars.append(sensor_of(pattern, entry.name, T_rig_lidar, _LEAST_RANGE))
         sweeps += _sweeps(index, entry, order, pattern, T_rig_lidar, path, start)
     return tuple(lidars), tuple(sweeps)
 
@@ -211,7 +202,7 @@ def _spans(
     Tensor, Tensor, Tensor
 ]:  # [n] seconds: of the first and the last point, and what is added to points' own times
     if pattern.clock is None:
-        length = 0.0 if entry.compensated else pattern.period
+        length = 0.0 if entry.compensated or pattern.free is not None else pattern.period
         first = stamps - _LATE[entry.stamp] * length
         return first, first + length, first
     own = torch.tensor([frames.spans[k] for k in order], dtype=torch.float64) * pattern.clock.unit

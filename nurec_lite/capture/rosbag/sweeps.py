@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.free_rays import free_sweep
 from nurec_lite.capture.kitti.gaps import missing_angles
 from nurec_lite.capture.kitti.scan import degree_of
 from nurec_lite.capture.kitti.turns import TURN
@@ -44,18 +45,25 @@ class SweepLoad:
     motion: Motion | None = None  # of compensated points
 
     def __call__(self) -> Sweep:
+        if self.pattern.free is not None:
+            points = self._measured()[0]
+            return free_sweep(points, self.pattern.free, (self.start, self.end), self._outside(points))
         return self._sweep(*self._arranged())
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         return self.stored.mark(thorough)
 
     def returns(self) -> tuple[Tensor, Tensor]:  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
+        if self.pattern.free is not None:
+            sweep = self()
+            seen = sweep.select(sweep.returned)
+            return seen.directions.double() * seen.ranges.double()[:, None], seen.times
         points, angles, _ = self._arranged()
         times = self._times(points[:, _TIME], angles[:, 0], angles[:0, 0])[0].clamp(self.start, self.end)
         outside = self._outside(points)
         return points[outside, :3], times[outside]
 
-    def _arranged(self) -> tuple[Tensor, Tensor, Tensor]:  # as of Scan.arrange
+    def _measured(self) -> tuple[Tensor, Tensor | None]:  # [n, 5] x, y, z, intensity, seconds; the driver's rings [n]
         where = f"{self.stored.name}: a sweep of {self.stored.topic.name}"
         cloud = read_cloud(self.stored.message(), self.stored.topic.kind, self.fields, where)
         points = torch.cat([cloud.points, torch.zeros(len(cloud), 2, dtype=torch.float64)], dim=1)
@@ -63,8 +71,15 @@ class SweepLoad:
             points[:, _POINT] = (cloud.intensities / self.pattern.scale).clamp(0, 1)
         if self.pattern.clock is not None and cloud.times is not None:
             points[:, _TIME] = self.base + cloud.times * self.pattern.clock.unit
+        elif self.pattern.free is not None:
+            points[:, _TIME] = self.start
         points[:, :3] = self._as_measured(points)
-        rings = self._rings(cloud.rings)
+        return points, cloud.rings
+
+    def _arranged(self) -> tuple[Tensor, Tensor, Tensor]:  # as of Scan.arrange
+        where = f"{self.stored.name}: a sweep of {self.stored.topic.name}"
+        points, numbers = self._measured()
+        rings = self._rings(numbers)
         kept = torch.ones(len(points), dtype=torch.bool) if rings is None else rings >= 0
         if not kept.any():
             raise CaptureError(f"{where} holds no point of a known ring; leave it out by seconds in data.mapping")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images and lenses of a recording: encodings, mosaics, and lenses that the renderer does not know."""
+"""Images and lenses of a recording: encodings, mosaics, and the coefficients of each lens."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,15 +11,16 @@ import torch
 from tiny_bag import START, Recording, stamp_of
 from tiny_capture import tiny_capture
 
-from nurec_lite.capture.rosbag.cameras import distorted, intrinsics_of, is_plain, lens_of, resampled, zoom_of
+from nurec_lite.capture.rosbag.cameras import camera_of, intrinsics_of, lens_of
 from nurec_lite.capture.rosbag.images import BAYER, demosaiced
 from nurec_lite.capture.rosbag.library import IMAGE
 from nurec_lite.capture.rosbag.mapping import CameraEntry, Intrinsics
 from nurec_lite.capture.rosbag.read import read_rosbag
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.camera import distort
+from nurec_lite.geometry.camera import project_points
 
 CAPTURE = tiny_capture()
+ENTRY = CameraEntry("front", "/images", "/info")
 
 
 def recording(**kinds: object) -> Recording:
@@ -63,62 +65,44 @@ def lens(model: str, *D: float) -> Intrinsics:
 
 
 @pytest.mark.parametrize(
-    ("given", "plain"),
+    ("given", "count"),
     [
-        (lens("plumb_bob"), True),
-        (lens("plumb_bob", -0.3, 0.1, 0.001, -0.002), True),
-        (lens("rational_polynomial", -0.3, 0.1, 0.001, 0, 0.01, 0, 0, 0), True),
-        (lens("rational_polynomial", 0.4, -0.2, 0.001, -0.002, 0.01, 0.7, -0.1, 0.02), False),
-        (lens("equidistant", -0.03, 0.01, -0.004, 0.001), False),
+        (lens("plumb_bob"), 0),
+        (lens("plumb_bob", -0.3, 0.1, 0.001, -0.002), 5),
+        (lens("rational_polynomial", -0.3, 0.1, 0.001, 0, 0.01, 0, 0, 0), 5),
+        (lens("rational_polynomial", 0.4, -0.2, 0.001, -0.002, 0.01, 0.7, -0.1, 0.02), 8),
+        (lens("rational_polynomial", 0.4, -0.2, 0.001, -0.002, 0.01, 0.7, -0.1, 0.02, 1e-3, 0, 0, 1e-3, 0, 0), 12),
+        (lens("equidistant", -0.03, 0.01, -0.004, 0.001), 4),
     ],
 )
-def test_only_other_lenses_are_resampled(given: Intrinsics, plain: bool) -> None:
-    assert is_plain(given) is plain and len(given.distortion) in (0, 4, 5, 8)
+def test_lenses_keep_the_coefficients_that_count(given: Intrinsics, count: int) -> None:
+    camera = camera_of(ENTRY, given, torch.eye(4, dtype=torch.float64))
+    assert len(camera.distortion) == count and (camera.lens == "fisheye") == (given.model == "equidistant")
 
 
-def test_the_polynomial_without_a_denominator_is_opencv_s() -> None:
-    xy = torch.rand(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) - 0.5
-    D = (-0.31, 0.12, 0.003, -0.001, -0.02)
-    camera = CAPTURE.cameras[0].__class__(**vars(CAPTURE.cameras[0]) | {"distortion": D})
-    rational = Intrinsics(8, 8, 1, 1, 0, 0, "rational_polynomial", (*D, 0.0, 0.0, 0.0))
-    assert float((distorted(rational, xy) - distort(camera, xy)).abs().max()) < 1e-12
+def test_pixels_of_a_rational_polynomial_are_opencv_s() -> None:
+    k1, k2, p1, p2, k3, k4, k5, k6 = D = (0.4, -0.2, 0.001, -0.002, 0.01, 0.7, -0.1, 0.02)
+    camera = camera_of(ENTRY, lens("rational_polynomial", *D), torch.eye(4, dtype=torch.float64))
+    x, y = 0.3, -0.2
+    r2 = x * x + y * y
+    radial = (1 + k1 * r2 + k2 * r2**2 + k3 * r2**3) / (1 + k4 * r2 + k5 * r2**2 + k6 * r2**3)
+    u = x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
+    v = y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y
+    pixels, _ = project_points(camera, torch.tensor([[x, y, 1.0]], dtype=torch.float64))
+    assert pixels[0].tolist() == pytest.approx([260 * u + 158.3 + 0.5, 262 * v + 101.2 + 0.5])
 
 
-def test_equidistant_pixels_grow_with_the_angle() -> None:
-    """A ray at 45 degrees lies pi / 4 from the centre, not 1."""
-    xy = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, -2.0]], dtype=torch.float64)
-    found = distorted(lens("equidistant"), xy)
-    assert found[0].tolist() == pytest.approx([0.785398163, 0.0]) and found[1].tolist() == [0, 0]
-    assert found[2].tolist() == pytest.approx([0.0, -1.107148718])
-
-
-@pytest.mark.parametrize(
-    "given",
-    [lens("equidistant", -0.02, 0.01, 0, 0), lens("rational_polynomial", 0.9, 0.1, 0.002, 0.001, 0, 0.3, 0.0, 0.0)],
-)
-def test_resampling_shows_each_ray_where_a_pinhole_has_it(given: Intrinsics) -> None:
-    """An image whose pixels hold their own place: what is read at a pinhole's pixel is the place that the lens gives the ray."""
-    v, u = torch.meshgrid(torch.arange(given.height), torch.arange(given.width), indexing="ij")
-    image = torch.stack([u * 255 // given.width, v * 255 // given.height, torch.full_like(u, 7)], dim=-1).to(
-        torch.uint8
-    )
-    found, zoom = resampled(image, given).double(), zoom_of(given)
-    pixels = torch.tensor([[40.0, 30.0], [160.0, 100.0], [280.0, 170.0], [5.0, 190.0]], dtype=torch.float64)
-    xy = (pixels - torch.tensor([given.cx, given.cy])) / (zoom * torch.tensor([given.fx, given.fy]))
-    wanted = distorted(given, xy) * torch.tensor([given.fx, given.fy]) + torch.tensor([given.cx, given.cy])
-    inside = torch.tensor([given.width - 1.0, given.height - 1.0])
-    assert bool(((wanted >= 0) & (wanted <= inside)).all()), "the pinhole shows nothing beyond the image"
-    seen = found[pixels[:, 1].long(), pixels[:, 0].long(), :2]
-    assert float((seen - wanted * torch.tensor([255 / given.width, 255 / given.height])).abs().max()) < 1.5
-
-
-def test_a_fisheye_recording_is_read_as_a_pinhole(tmp_path: Path) -> None:
+def test_a_fisheye_recording_keeps_its_images_and_its_lens(tmp_path: Path) -> None:
     made = Recording(CAPTURE).images(info=False).mountings().odometry()
     for camera in CAPTURE.cameras:
         made.info(f"/{camera.name}/camera_info", START, camera, "equidistant", (0.01, 0.0, 0.0, 0.0))
     read = read_rosbag(made.write(tmp_path / "bag", "mcap"), downscale=2)
-    assert read.cameras[0].distortion == () and read.images[0].load().shape == (12, 20, 3)
-    assert read.cameras[0].fx == pytest.approx(CAPTURE.cameras[0].fx / 2) and read.images[0].encoded() is None
+    camera, true = read.cameras[0], CAPTURE.cameras[0]
+    assert (camera.lens, camera.distortion) == ("fisheye", (0.01, 0.0, 0.0, 0.0))
+    assert read.images[0].load().shape == (12, 20, 3) and read.images[0].encoded() is not None
+    pixels, _ = project_points(camera, torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64))  # 45 degrees to the right
+    angle = math.pi / 4
+    assert float(pixels[0, 0]) == pytest.approx(0.5 * (true.fx * angle * (1 + 0.01 * angle**2) + true.cx))
 
 
 def info(**values: object) -> SimpleNamespace:
@@ -127,9 +111,6 @@ def info(**values: object) -> SimpleNamespace:
     known = {"width": 640, "height": 480, "distortion_model": "plumb_bob", "d": [0.1] * 5, "k": K, "p": P}
     known |= {"binning_x": 0, "binning_y": 0, "roi": roi}
     return SimpleNamespace(**known | values)
-
-
-ENTRY = CameraEntry("front", "/images", "/info")
 
 
 def test_rectified_images_are_those_of_the_projection_matrix() -> None:
@@ -161,9 +142,11 @@ def test_what_cannot_be_used_is_named(values: dict[str, object], sentence: str) 
         intrinsics_of(info(**values), ENTRY, "here: /info")
 
 
-def test_a_thin_prism_is_named() -> None:
-    with pytest.raises(CaptureError, match=r"thin prism .* rectify the images"):
-        lens_of(Intrinsics(8, 8, 1, 1, 0, 0, "rational_polynomial", (0.1,) * 12), "here")
+@pytest.mark.parametrize(("model", "count"), [("rational_polynomial", 14), ("equidistant", 5)])
+def test_coefficients_that_no_lens_has_are_named(model: str, count: int) -> None:
+    """As those of a tilted sensor."""
+    with pytest.raises(CaptureError, match=rf"has {count} coefficients, but {model} has .*; rectify the images"):
+        lens_of(Intrinsics(8, 8, 1, 1, 0, 0, model, (0.1,) * count), "here")
 
 
 @pytest.mark.parametrize(
