@@ -99,8 +99,8 @@ def view_of(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
 
 
 def _view(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
-    points = []
-    for lidar in sample.capture.lidars:
+    points, lidars = [], sample.capture.lidars
+    for lidar in [one for one in lidars if one.spins] or lidars:  # neighbours on a beam show edges best
         sweeps = [sweep for sweep in sample.capture.sweeps if sweep.sensor == lidar.name]
         sweep = nearest(sweeps, frame.time_mid) if sweeps else None
         if sweep is not None and abs(sweep.time_mid - frame.time_mid) <= APART:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small turns of cameras, and small offsets of their clocks, where edges agree as the capture says."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -22,7 +23,7 @@ LATE = 0.012  # seconds, and
 WAY = (
     0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
 )
-COARSE_RAYS = 2.0  # degrees between a lidar's rays: a coarser lidar shows no small rotations, nor does
+COARSE_RAYS = 2.0  # degrees between a lidar's rays: a coarser lidar shows no small rotations, nor does one without beams, or
 COARSE_PIXELS = 1.0  # degrees of an image's pixel: the edges of coarser images are off by up to a pixel
 
 
@@ -35,7 +36,7 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
     turn, late = abs(found.degrees), abs(found.seconds)
     figures = {TURNED_FIGURE: found.degrees, LATE_FIGURE: 1000 * found.seconds, "contrast": said.contrast}
     figures |= {"turn": turn, "late": 1000 * late}
-    rays = max(360 / lidar.azimuth_steps for lidar in capture.lidars)
+    rays = max((360 / lidar.azimuth_steps for lidar in capture.lidars if lidar.spins), default=math.inf)
     if rays > COARSE_RAYS or pixel_degrees(camera) > COARSE_PIXELS:
         yield Found(
             camera, Level.RIGHT, said, "Edges of the lidar lie on those of the images of {cameras}.", None, figures
