@@ -23,7 +23,7 @@ LATE = 0.012  # seconds, and
 WAY = (
     0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
 )
-COARSE_RAYS = 2.0  # degrees between a lidar's rays: a coarser lidar shows no small rotations, nor does one without beams, or
+COARSE_RAYS = 2.0  # degrees between rays: a coarser lidar shows no small rotations, nor does one without beams, or
 COARSE_PIXELS = 1.0  # degrees of an image's pixel: the edges of coarser images are off by up to a pixel
 
 
