@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Gaussians of a step as its views see them, and the backward epilogue: one pass over all Gaussians turns what the views accumulated
-(nurec_lite/native/deferred_backward.py) into gradients of the stored parameters (kernels/raster_warps/backward). On CUDA alone.
+"""The Gaussians of a step as its views see them, and the backward epilogue: one pass over all Gaussians turns the accumulated moments of
+the views (nurec_lite/native/deferred_backward.py) into gradients of the stored parameters (kernels/raster_warps/backward). On CUDA alone.
 
 Letters: N Gaussians, S static and A dynamic ones; V views, each at its own time; K nodes.
 """

@@ -43,7 +43,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Blended:
-    """Outputs of all rays, and what the lists of each view need."""
+    """Outputs of all rays, and the required capacity of each view's lists."""
 
     features: Tensor  # [R, C]
     distance: Tensor  # [R]

@@ -165,7 +165,7 @@ def _limits(capacity: int | None, plan: RenderPlan, rays_a_list: int, device: to
 
 
 def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64
-    """Filled in there: what is copied from the host could not be recorded."""
+    """Filled on the device: a copy from the host could not be recorded."""
     begins = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=device)
     for k, size in enumerate(sizes):
         begins[k + 1 :] += size

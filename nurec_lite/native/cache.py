@@ -28,7 +28,7 @@ def cache_folder() -> Path:
 
 
 def private_folder(cache: Path, name: str) -> Path:
-    """The folder of that name in the cache; elsewhere if others could write there, as what lies in it is executed."""
+    """Returns the folder of that name in the cache; elsewhere if others could write there, because its files are executed."""
     for place in (cache, cache / name):
         if flaw := exposed(place):
             cache = _elsewhere()

@@ -16,7 +16,7 @@ from nurec_lite.base.errors import UserError
 
 
 class BuildError(UserError):
-    """The kernels cannot be compiled here; the message says what is missing."""
+    """The kernels cannot be compiled here; the message names the missing part."""
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def view_colour_rank1(
     seen: Tensor | None,  # [N] uint8
     deferred: DeferredShGrad,
 ) -> Tensor:  # [N, 3] at least 0
-    """Returns what the operator view_colour does, with a rank-1 gradient of harmonics if they are the step's parameters."""
+    """Returns colours like the operator view_colour, with a rank-1 gradient of harmonics if they are the step's parameters."""
     g = gaussians
     deferred.use(g.sh0, g.sh_rest)
     if not deferred.expects(g.sh0, g.sh_rest):

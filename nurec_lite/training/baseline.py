@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The readable stages, in plain torch: what a good PyTorch programmer writes first, and what every option is measured against."""
+"""The readable stages in plain torch, as a good PyTorch programmer writes them first. Every option is measured against them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -158,7 +158,7 @@ def rearrange(
     state: TrainState,
     n_new: int,  # Gaussians to add
 ) -> None:
-    """A relocation, from what images see of each Gaussian to what is stored."""
+    """Relocates: from the images' view of each Gaussian to the new store."""
     config = state.config.density
     weights = _pixels(stages, state) if config.footprint else None
     lost = None if config.box is None else outside_boxes(state.scene, config.box)
@@ -181,7 +181,7 @@ def _store(stages: Stages, state: TrainState, moved: Relocation) -> None:
 
 
 def _pixels(stages: Stages, state: TrainState) -> Tensor:
-    """[N] that each Gaussian covers; unseen ones keep a tenth of one, and what fills the view counts as a patch of it."""
+    """Returns the pixels [N] that each Gaussian covers: a tenth for unseen ones, at most a patch for one that fills the view."""
     capture = state.plan.capture
     assert capture.split is not None
     pixels = stages.update.footprints(state.scene, capture, capture.split.train_images)

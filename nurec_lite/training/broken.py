@@ -97,7 +97,7 @@ def _broken(state: TrainState, checkpoint: Path, found: tuple[int, str], gone: G
 
 
 def _kept(state: TrainState, checkpoint: Path) -> str:
-    """Makes sure that there is a checkpoint to look at, and says what it holds and how to go on."""
+    """Makes sure that there is a checkpoint to inspect, and says its content and how to go on."""
     if checkpoint.exists():
         return f"the checkpoint before it is kept: {checkpoint}, from which train.resume=auto goes on"
     if _written(lambda: state, checkpoint):

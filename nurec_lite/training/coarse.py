@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From coarse to fine: for the first part of a run (train.coarse) images are learned at half of their width and height, a quarter of the
-pixels, so that steps cost less while they place what is large."""
+pixels, so that steps cost less while they place large structures."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ FACTOR = 2
 
 
 def resize(stages: Stages, state: TrainState, shots: Shots) -> Shots:
-    """Behind all that feeds: what was decoded, kept or fetched ahead is whole, as only the step itself knows the run's progress."""
+    """Runs after the feed: decoded, kept and prefetched images are whole, because only the step itself knows the run's progress."""
     if state.progress >= state.config.train.coarse or not shots.images:
         return shots
     with span("resize"):

@@ -88,7 +88,7 @@ def relocate_masked(
     order: Order | None = None,  # None: the old ones stay, new ones follow
     split: McmcSplit | None = None,  # None: mcmc_split
 ) -> Relocation:
-    """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
+    """`relocate` without a number that only the device knows: all draw, and living ones stay as they are. Takes more random numbers,
     so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
     dead = _dead(g, lost)
     empty = F.pad(dead & ~dead.all(), (0, n_new), value=True)
@@ -202,7 +202,7 @@ def sgld_noise(
     amount: float | Tensor,  # [] standard deviations at opacity 0
     eta: Tensor,  # [N, 3] normal
 ) -> Tensor:  # [N, 3] metres
-    """Steps by which `add_noise` moves means."""
+    """Returns the steps of `add_noise` for the means."""
     transparent = torch.sigmoid(100 * (DEAD_OPACITY - opacity))
     return along(quats, log_scales, amount * transparent, eta)
 

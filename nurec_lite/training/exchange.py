@@ -83,7 +83,7 @@ class Message:
         return None if failed is None else (self._flag > 0).to(failed.dtype)
 
     def forget(self) -> None:
-        """Forgets what has come of a step."""
+        """Forgets the received parts of a step."""
         self._came, self._works = {}, []
 
     def close(self) -> None:

@@ -26,12 +26,13 @@ _LARGEST = 1 << 20  # bytes of a configuration or a table that is looked at
 
 
 def take_run(out: str) -> Results:
-    """The folder of a run that begins or goes on; FolderError if it holds what no run wrote."""
+    """Returns the folder of a run that begins or goes on; FolderError if it holds files that no run wrote."""
     return take(out, RUN, (*_FILES, f"{PICTURES}/", f"{SCALARS}/"), _of_an_older_version(Path(out)))
 
 
 def _of_an_older_version(out: Path) -> set[str] | None:
-    """Names of what a run has written that knew no marker; None if no such run was here. Its checkpoint and its configuration agree."""
+    """Returns the names of files of a run from before the marker; None if no such run was here. Its checkpoint and its configuration
+    agree."""
     if os.path.lexists(out / MARKER) or not all(_is_plain(out / name) for name in (CHECKPOINT, CONFIG)):
         return None
     try:

@@ -100,7 +100,7 @@ def bury(
 
 
 def _groups(optimizer: torch.optim.Adam) -> list[tuple[str, Tensor, list[Tensor]]]:
-    """Name, parameter and moments of what Gaussians have."""
+    """Name, tensor and moments of each parameter of Gaussians."""
     found = []
     for group in optimizer.param_groups:
         (parameter,) = group["params"]

@@ -76,7 +76,7 @@ class History:
     worse: bool = False  # range errors are far beyond those of the first steps
 
     def trouble(self) -> tuple[int, str] | None:
-        """The first step read with figures that are not finite or much worse than at the start, and what is wrong."""
+        """Returns the first step with figures that are not finite or much worse than at the start, and the fault in words."""
         return self._trouble
 
     def forgive(self, step: int) -> None:
@@ -90,8 +90,8 @@ class History:
         gaussians: int,
         figures: Figures,
     ) -> Row | None:
-        """Notes a step. Its figures stay on the device until the next reading. Returns what has come of those before, as `read` does,
-        without waiting."""
+        """Notes a step. Its figures stay on the device until the next reading. Returns the arrived figures of earlier steps, as `read`
+        does, without waiting."""
         self._unread.append(_Step(step, seconds, gaussians, figures))
         if seconds - self._read_at >= READ_EVERY or len(self._unread) >= READ_STEPS:
             self._send()

@@ -41,7 +41,7 @@ def check_known_capture(
     data: DataConfig,  # that the capture was opened with
     exact: bool = False,  # for a run that goes on: all frames as they were
 ) -> Digest:
-    """Returns the digest of the capture. CheckpointError if the scene cannot belong to it; what else differs is a warning."""
+    """Returns the digest of the capture. CheckpointError if the scene cannot belong to it; any other difference is a warning."""
     if "capture" not in content:
         log.info("%s was written by an older version: whether the capture is the same is not known", path)
         _check_origin(path, content["scene"], capture)
@@ -79,7 +79,7 @@ def _all_differences(
 
 
 def _asked(stored: dict[str, Any], data: DataConfig) -> Asked:
-    """The keys that change what a capture is, where they differ from those of training."""
+    """Returns the keys that change a capture, where they differ from those of training."""
     was = {name: stored.get(name, getattr(DataConfig(), name)) for name in ("downscale", "frames", "image_delay")}
     return Asked(
         downscale=(was["downscale"], data.downscale),

@@ -89,7 +89,7 @@ def _way_on(checkpoint: Path) -> str:
 
 
 def _stepped(stages: Stages, state: TrainState, begin: float) -> Row | None:
-    """One step; None if it is to be done again. On a CPU operators refuse what is not finite, before anything is updated."""
+    """Takes one step; returns None if it must run again. On a CPU operators refuse values that are not finite, before any update."""
     try:
         return one_step(stages, state, begin)
     except (ValueError, IndexError) as error:
@@ -103,7 +103,7 @@ def one_step(
     state: TrainState,
     begin: float,  # of training, by time.monotonic
 ) -> Row | None:
-    """One step, and what the history says of it, if it was read."""
+    """Takes one step; returns its row of the history, if it was read."""
     with span(STEP):
         result = step(stages, state)
         before, state.step, state.seconds = state.seconds, state.step + 1, time.monotonic() - begin
@@ -144,7 +144,7 @@ def _save_or_later(state: TrainState, checkpoint: Path) -> None:
 
 
 def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, error: BaseException) -> None:
-    """Saves what there is, and says so, unless the error came in the middle of an update or speaks of the saving itself."""
+    """Saves the state, and says so, unless the error came in the middle of an update or from saving itself."""
     alone = present().size == 1
     if alone and isinstance(error, Exception) and not isinstance(error, UserError):
         _explain(state, checkpoint, error)

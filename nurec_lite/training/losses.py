@@ -175,8 +175,8 @@ def regularisers(
     lidar_opacities: Tensor,  # [N] the very same tensor where the lidar has none of its own
     scales: Tensor,  # [N, 3] metres
 ) -> dict[str, Tensor]:  # scalars `opacity`, `scale`, and `tie` if there are two opacities
-    """Means of opacity (added up over the sensors, so that each feels what one alone would) and of scale, which make Gaussians that
-    nothing needs die out (3DGS-MCMC, Kheradmand et al. 2024). `tie` is the mean difference of both opacities (XSIM, IJCAI 2026; here
+    """Means of opacity (summed over the sensors, so that each has its full effect) and of scale. They make needless Gaussians die out
+    (3DGS-MCMC, Kheradmand et al. 2024). `tie` is the mean difference of both opacities (XSIM, IJCAI 2026; here
     with a rounded bottom): each sensor may differ where its measurements ask for it, and follows the other where it has none."""
     terms = {"opacity": opacities.mean(), "scale": scales.mean()}
     if lidar_opacities is opacities:

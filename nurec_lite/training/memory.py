@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Out of memory, on the host or on a GPU: what it looks like, and a budget that needs less."""
+"""Out of memory, on the host or on a GPU: its signs, and a budget that needs less."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ _LESS = 0.7  # of what it was
 
 
 class OutOfMemoryError(UserError):
-    """There is no memory for a scene or for a step of it; what was there of it is of no use."""
+    """There is no memory for a scene or for a step of it; nothing of it can be used."""
 
     def __init__(self, step: int, gaussians: int | None) -> None:
         what = "the scene" if gaussians is None else f"step {step + 1} of {gaussians} Gaussians"
@@ -30,7 +30,7 @@ def smaller(
     gaussians: int | None,  # of the scene that did not fit; None: it could not even be made
     resumed: bool,  # whether it continues from a checkpoint, and keeps that model
 ) -> tuple[Config, str]:
-    """A configuration that needs less, and what it changes, in words."""
+    """Returns a configuration that needs less, and its changes in words."""
     rays, model = max(64, config.train.lidar_rays // 2), config.model
     cap = min(config.density.cap, int(_LESS * (gaussians or config.density.cap)))
     less = {"train.lidar_rays": rays, "density.cap": cap}

@@ -18,8 +18,8 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Adam(torch.optim.Adam):
-    """torch's, without what surrounds its methods for torch's compiler: this imports the compiler, 800 modules and a second or more, and
-    tells it not to look, for steps that nobody compiles."""
+    """torch's, without the decorators for torch's compiler on its methods: they import the compiler, 800 modules and a second or more,
+    for steps that nobody compiles."""
 
     add_param_group = unwrap(torch.optim.Adam.add_param_group)
     zero_grad = unwrap(torch.optim.Adam.zero_grad)
@@ -56,7 +56,7 @@ def scaled_rates(lr: LearningRates, factor: float) -> LearningRates:
 
 
 def set_memory(optimizer: torch.optim.Adam, steps: int) -> None:
-    """Moments forget in one step what Adam's own settings let them forget in so many."""
+    """Makes moments forget in one step as much as in so many steps with Adam's own settings."""
     first, second = optimizer.defaults["betas"]
     for group in optimizer.param_groups:
         group["betas"] = first**steps, second**steps
@@ -94,7 +94,7 @@ def overwrite_gaussians(
     moved: Relocation,  # of as many Gaussians as there are
     void: Tensor | None = None,  # [] bool: all stays as it is; None: it does not
 ) -> None:
-    """The same where the tensors lie, so that what reads them there, such as a recorded step, goes on."""
+    """The same in place, so that a recorded step, which reads these tensors, goes on."""
     if void is not None:
         moved = _unless(void, moved, scene)
     for group in _groups(optimizer):

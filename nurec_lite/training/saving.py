@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what a run has reached: the checkpoint, its history and its configuration."""
+"""Writes the state of a run: the checkpoint, its history and its configuration."""
 
 from pathlib import Path
 

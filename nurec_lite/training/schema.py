@@ -70,7 +70,7 @@ def check_content(content: Mapping[str, Any]) -> None:
 
 
 def _columns(value: Any) -> int:
-    """-1 for what has none."""
+    """Returns -1 if there is none."""
     return value.shape[1] if type(value) is Tensor and value.dim() > 1 else -1
 
 
@@ -160,7 +160,7 @@ def _check_tracks(value: Any) -> tuple[int, int]:  # how many tracks, and keyfra
 
 
 def _check_optimizer(value: Any, parameters: dict[str, Tensor]) -> None:
-    """Only moments are taken from it; what Adam's other settings are stands in the program."""
+    """Only moments are taken from it; the program has Adam's other settings."""
     check_keys(value, "optimizer", ("state", "param_groups"))
     groups, state = value["param_groups"], value["state"]
     named = type(groups) is list and all(type(group) is dict for group in groups)

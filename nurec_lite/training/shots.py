@@ -120,7 +120,7 @@ class ShotPlan:
         return Shots(step, tuple(self.image(index) for index in images), rays)
 
     def chosen(self, step: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Indices into Capture.images and Capture.sweeps, of what `load` decodes: the share of this rank."""
+        """Indices into Capture.images and Capture.sweeps that `load` decodes: the share of this rank."""
         turn, between = divmod(step, self.sweeps_every)
         sweeps = self.sweeps.of(turn) if self.has_sweeps and not between else ()
         return self._share(self.images.of(step)), self._share(sweeps)

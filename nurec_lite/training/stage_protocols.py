@@ -133,7 +133,7 @@ class Regularisers(Protocol):
 
 class UpdateState(Protocol):
     def __call__(self, state: TrainState, /) -> None:
-        """Changes the state, from what it holds alone."""
+        """Changes the state from its own content alone."""
 
 
 class Footprints(Protocol):

@@ -261,7 +261,7 @@ class Stages:
         return self._with(outer, wrapped=self.changes.wrapped | wrappers.keys())
 
     def close(self) -> None:
-        """Ends what stages have started, the outermost first: it may still call the stage inside."""
+        """Ends the stages, the outermost first: it may still call the stage inside."""
         for stage in reversed(self.changes.closeable):
             stage.close()
 

@@ -33,7 +33,7 @@ class BufferSlot:
 
 @dataclass(frozen=True)
 class StagingBuffer:
-    """A record with slots in the place of its tensors, and what fills them."""
+    """A record with slots in place of its tensors, and the tensors."""
 
     content: Any  # has `copied`, as nurec_lite.training.shots.Shots
     buffer: Tensor  # [n] uint8

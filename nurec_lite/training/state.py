@@ -23,7 +23,7 @@ from nurec_lite.training.watch import Watch
 
 @dataclass
 class TrainState:
-    """All that changes while training, and what it is trained on."""
+    """Everything that changes during training, and the capture."""
 
     plan: ShotPlan
     config: Config

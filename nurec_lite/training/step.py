@@ -133,7 +133,7 @@ def _images(
     gaussians: Sequence[AnyGaussians],
     exposures: Sequence[tuple[Tensor, Tensor]],
 ) -> list[tuple[CameraImage, Tensor, Tensor, ListUse]]:
-    """Each image, as its camera sees it, and what that saw."""
+    """Renders the images: each as rendered, as exposed, its target, and the use of its lists."""
     found: Any = stages.render.render_all(stages, scene, [shot.view for shot in shots], gaussians)
     return [
         (image, _exposed(stages, scene, shot, image, gains), _target(shot), listed)

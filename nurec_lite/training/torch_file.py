@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads files of torch.save from any source: plain values and dense tensors, each as large as the bytes that stand for it.
 
-torch.load(weights_only=True) executes nothing, but believes what a file says of sizes: a storage that claims more than its record
+torch.load(weights_only=True) executes nothing, but believes a file's sizes: a storage that claims more than its record
 is read beyond its end, strides of zero make gigabytes of four bytes, lists that hold one another twice take forever to walk.
-Here a file is a tree (what is referred to twice is a name, a number, or a tuple of such), and nothing in it is larger than the file.
+Here a file is a tree (only names, numbers and tuples of these are referred to twice), and nothing in it is larger than the file.
 """
 
 import math
@@ -44,7 +44,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class TorchFileError(ValueError):
-    """Not what torch.save writes of plain values and dense tensors; the message says what is wrong."""
+    """The file is not one of torch.save with plain values and dense tensors; the message names the fault."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Storage:
 
 
 def read_torch_file(path: Path) -> Any:
-    """Tensors on the host. TorchFileError, or what zipfile and pickletools raise, for anything else than a whole file."""
+    """Returns tensors on the host. TorchFileError, or an error of zipfile or pickletools, for anything but a whole file."""
     with opened_archive(path) as archive:
         _check_members(archive.infolist(), path.stat().st_size)
         root = next((n.partition("/")[0] for n in archive.namelist() if n.endswith("/data.pkl")), "archive")

@@ -38,7 +38,7 @@ class Extremes:
 
 @dataclass
 class Watch:
-    """Looks now and then; what it saw comes back some steps later."""
+    """Reads figures now and then; they arrive some steps later."""
 
     edge: float = math.inf  # metres: a Gaussian with a coordinate beyond it has left the scene
     _coming: deque[tuple[int, tuple[str, ...], HostFuture]] = field(default_factory=deque)
@@ -49,7 +49,7 @@ class Watch:
             self._send(step, optimizer)
 
     def trouble(self) -> tuple[int, str] | None:
-        """The first step known to be wrong, and what is wrong in words; of the looks that have come back."""
+        """Returns the first step known to be wrong and the fault in words, from the readings that have arrived."""
         while self._coming and self._coming[0][2].done():
             if (found := self._judged(self._received())) is not None:
                 return found
@@ -64,7 +64,7 @@ class Watch:
         return None
 
     def forget(self) -> None:
-        """Drops what comes from looks so far."""
+        """Drops the readings so far."""
         self._coming.clear()
 
     def _send(self, step: int, optimizer: torch.optim.Adam) -> None:
