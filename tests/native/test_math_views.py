@@ -193,6 +193,13 @@ def test_when_a_lidar_looks_there() -> None:
     assert torch.minimum(apart, 1 - apart).max() < 1e-12  # 0 and 1 are the same place
 
 
+def test_a_lidar_that_does_not_spin_looks_everywhere_in_the_middle_of_its_sweep() -> None:
+    rates = torch.tensor([[0.0, 1.0], [-0.25, 1.0], [0.25, -2.0]], dtype=F64)  # spin rate, start of a revolution
+    assert call("lidar_spins", rates)[:, 0].tolist() == [0, 1, 1]
+    still = call("lidar_fraction", rates[:1].expand(7, 2), torch.linspace(-4, 4, 7, dtype=F64)[:, None])
+    assert still.eq(0.5).all()
+
+
 def test_where_points_appear_in_a_lidar() -> None:
     view = lidar_view()
     means, v = about(view), 3 * torch.randn(N, 3, dtype=F64)

@@ -155,6 +155,7 @@ NUREC_ROWS(camera_project, Place<D>, (Camera const& camera, V p), camera.project
 NUREC_ROWS(camera_fraction, D, (Camera const& camera, Vec2<D> pixel), camera.fraction(pixel.x, pixel.y))
 NUREC_ROWS(camera_appear, Place<D>, (Camera const& camera, Motion<D> const& motion, V p, V v),
            camera.appear(motion, p, v))
+NUREC_ROWS(lidar_spins, D, (Lidar const& lidar), D(lidar.spins()))
 NUREC_ROWS(lidar_fraction, D, (Lidar const& lidar, D azimuth), lidar.fraction(azimuth))
 NUREC_ROWS(lidar_lead, D, (Lidar const& lidar, Motion<D> const& motion, V p, V v), lidar.lead(moving(motion, p, v)))
 NUREC_EXPORT(lidar_appear, lidar_appear)
