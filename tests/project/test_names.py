@@ -109,12 +109,3 @@ def test_option_has_its_own_code(name: str) -> None:
     fields = {claim.removeprefix("plan.") for claim in claims if claim.startswith("plan.")}
     sources = "\n".join(path.read_text() for path in (ROOT / "nurec_lite/native").rglob("*.py"))
     assert {field for field in fields if not re.search(rf"\b(plan|self)\.{field}\b", sources)} == set()
-
-
-# ---- tests that tests/conftest.py names
-
-
-def test_tests_whose_first_cases_always_run_exist() -> None:
-    named = re.findall(r'"(\w+\.py)::(\w+)"', (ROOT / "tests/conftest.py").read_text())
-    sources = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
-    assert named and [f"{file}::{test}" for file, test in named if f"def {test}(" not in sources[f"test_{file}"]] == []

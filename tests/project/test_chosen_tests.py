@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every file and every test that tests/support/chosen_tests.py names exists: a test that was renamed would run always, or never as slow."""
+
+from pathlib import Path
+
+import pytest
+from chosen_tests import FIRST, LONGEST, NUMBERS, RUNS, SLOW
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("table", [LONGEST, SLOW, NUMBERS, RUNS], ids=["LONGEST", "SLOW", "NUMBERS", "RUNS"])
+def test_files_of_a_table_exist(table: tuple[str, ...]) -> None:
+    assert [name for name in table if not (TESTS / name).exists()] == []
+
+
+def test_tests_of_the_table_exist() -> None:
+    named = [test.split("::") for test in FIRST]
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in (TESTS / file).read_text()] == []
