@@ -58,6 +58,8 @@ def work(arguments: list[str]) -> None:
     files = [path for path in (config.out, config.csv) if path is not None]
     check_file(Path(config.out), lambda head: b"nurec_lite" in head)
     if config.csv is not None:
+        if os.path.realpath(config.csv) == os.path.realpath(config.out):
+            raise ConfigError(f"out and csv are both {config.out}; name two files")
         check_file(Path(config.csv), lambda head: head.startswith(b"run,folder"))
     print(markdown(runs))
     tables = [] if config.csv is None else [partial(write_text, Path(config.csv), csv_table(runs))]

@@ -56,9 +56,9 @@ class Results:
 
     def add(self, names: Iterable[str]) -> None:
         new = [name for name in names if name not in self.names]
-        self.names.update(new)
         if new:
-            _append(self.folder / MARKER, f"nurec_lite 1 {self.verb}\n", self.names, new)
+            _append(self.folder / MARKER, f"nurec_lite 1 {self.verb}\n", {*self.names, *new}, new)
+            self.names.update(new)
 
     def paths(self, *names: str) -> list[Path]:
         """Returns the listed files and folders in it; a folder comes after its files."""
@@ -196,11 +196,23 @@ def _append(marker: Path, first: str, names: Iterable[str], new: Iterable[str]) 
         try:
             begins = os.fstat(descriptor).st_size == 0
             text = (first if begins else "") + "".join(f"{name}\n" for name in (sorted(names) if begins else new))
-            os.write(descriptor, text.encode(errors="surrogateescape"))
+            _write_whole(descriptor, text.encode(errors="surrogateescape"))
+        except OSError:
+            if os.fstat(descriptor).st_size == 0:  # nobody would take an empty one for ours
+                os.unlink(marker)
+            raise
         finally:
             os.close(descriptor)
     except OSError as error:
         raise unwritable(marker, error) from error
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    """OSError, with the file as it was, where a full disk takes a part only."""
+    size = os.fstat(descriptor).st_size
+    if os.write(descriptor, data) < len(data):
+        os.ftruncate(descriptor, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -2,6 +2,7 @@
 """A folder is ours or it is not: what is refused, what is listed, what may be replaced and removed."""
 
 import contextlib
+import errno
 import os
 import socket
 from pathlib import Path
@@ -28,6 +29,29 @@ def test_the_marker_lists_what_was_written(ours: Path) -> None:
     write_text(ours / "config.yaml", "again")
     assert (ours / MARKER).read_text() == "nurec_lite 1 render\nconfig.yaml\npictures/a_0001.png\n"
     assert take(ours, "evaluate").verb == "render"
+
+
+@pytest.mark.parametrize("taken", [None, 0, 5])
+def test_a_full_disk_leaves_no_broken_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int | None
+) -> None:
+    """A disk that takes nothing, or a few bytes: the folder is free for the next run, and no name is lost."""
+    write = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if taken is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:taken])
+
+    (tmp_path / "run").mkdir()
+    results = take(tmp_path / "run", "render")
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        results.add(["a.png"])
+    assert list((tmp_path / "run").iterdir()) == []
+    monkeypatch.setattr(os, "write", write)
+    results.add(["a.png"])
+    assert take(tmp_path / "run", "render").lists(tmp_path / "run/a.png")
 
 
 def test_without_a_file_there_is_no_folder(tmp_path: Path) -> None:

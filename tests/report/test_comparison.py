@@ -13,7 +13,7 @@ from html_page import Page, assert_whole
 from tiny_capture import tiny_capture, tiny_config, tiny_scene
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.compare import with_runs
+from nurec_lite.compare import with_runs, work
 from nurec_lite.config import LossWeights, to_yaml
 from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out, save_pictures
 from nurec_lite.evaluation.pictures import joined, panel, parted, save_png
@@ -135,6 +135,13 @@ def test_a_misspelt_key_is_no_folder(tmp_path: Path) -> None:
         with_runs(["a", "b", "cvs=runs.csv"])
     (tmp_path / "cvs=1").mkdir()
     assert with_runs([str(tmp_path / "cvs=1"), "b"])[0].startswith("runs=[")
+
+
+def test_the_page_and_the_table_are_two_files(two: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("both.html")
+    for name in ("both.html", "link"):
+        with pytest.raises(UserError, match=r"out and csv are both .*both\.html; name two files"):
+            work([str(two[0]), str(two[1]), f"out={tmp_path / 'both.html'}", f"csv={tmp_path / name}"])
 
 
 def test_names_are_as_long_as_they_must_be(made: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ ORDERS = (SIZES, "lwh", "wlh", "hlw", "whl", "lhw")  # the usual ones first
 PAUSE = 300  # frames, half a minute without a single object
 MOST_ELEMENTS, MOST_ATTRIBUTES = 1_000_000, 10_000  # of tracklets: a box in a sweep has 15 elements, each with an end
 _DEFINES = re.compile(r"<!(?!--|\[CDATA\[|DOCTYPE\s+[\w.:-]+\s*>)")  # other declarations than DOCTYPE NAME
-OTHER_LABELS = "give the file label_02/NNNN.txt of the tracking benchmark as tracks_file"
+OTHER_LABELS = "give the file label_02/NNNN.txt of the tracking benchmark by data.tracks.file"
 OTHER_TRACKLETS = "download it again or remove it"
 
 
