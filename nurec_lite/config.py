@@ -56,7 +56,9 @@ class DataConfig:
     cameras: list[str] | None = None  # cameras to read, in order; `side` holds out the last; null: all (KITTI: colour)
     lidars: list[str] | None = None  # lidars to read, in this order; null: all (PandaSet: the Pandar64)
     seconds: list[float] | None = None  # first and last (exclusive) second of the middles of frames; null: all
-    masks: str | None = None  # folder of CAMERA.png, white is left out; none: no masks; null: the capture's own
+    masks: str | None = (
+        None  # folder of CAMERA.png, white is left out; auto: what never changes; none; null: the capture's own
+    )
     trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one

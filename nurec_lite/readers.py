@@ -18,7 +18,8 @@ from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.given import with_checked_loads
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
-from nurec_lite.capture.masks.choice import masked
+from nurec_lite.capture.masks.choice import AUTO, masked
+from nurec_lite.capture.masks.found import without_own_vehicle
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
@@ -91,6 +92,9 @@ def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin
     if config.kind != "bundled":  # its poses are exact
         with span("poses"):
             capture = posed(capture, config.poses.source, known.path)
+    if config.masks == AUTO:
+        with span("masks"):
+            capture = without_own_vehicle(capture)
     with span("tracks"):
         return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
 

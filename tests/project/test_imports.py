@@ -11,9 +11,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "nurec_lite"
 # From the lowest layer up. A file at the top of the package is a folder of its own, but the commands share the top layer.
 LAYERS = (
-    "base", "bounds", "config", "geometry", "capture", "capture.odometry", "capture.checks", "capture.tracking", "capture.arrow",
-    "capture.kitti", "capture.kitti360", "capture.argoverse2", "capture.colmap", "capture.waymo", "capture.nuscenes",
-    "capture.masks", "capture.pack", "capture.pandaset", "capture.rosbag", "capture.ncore", "capture.simulate", "readers",
+    "base", "bounds", "config", "geometry", "capture", "capture.masks", "capture.odometry", "capture.checks", "capture.tracking",
+    "capture.arrow", "capture.kitti", "capture.kitti360", "capture.argoverse2", "capture.colmap", "capture.waymo", "capture.nuscenes",
+    "capture.pack", "capture.pandaset", "capture.rosbag", "capture.ncore", "capture.simulate", "readers",
     "scene", "splat", "native.operators", "native", "training", "peer", "evaluation", "opt.post", "opt.all", "opt.lab", "opt",
     "backends", "cli", "output", "output.surface",
     "output.interchange", "report",

@@ -28,9 +28,11 @@ from nurec_lite.capture.checks.edges import (
 )
 from nurec_lite.capture.checks.guesses import Guess, looking
 from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.deskew import project_world_points
 from nurec_lite.capture.trajectory import Trajectory, nearest
 from nurec_lite.capture.types import ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points
+from nurec_lite.geometry.masks import at_pixels
 from nurec_lite.geometry.se3 import interpolate_between, interpolate_trajectory, invert, pose_matrix, transform
 
 VIEWS = 60  # of a camera at most, also where all frames are looked at
@@ -108,7 +110,15 @@ def _view(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
     if not points:
         return []
     strengths = image_edges(sample.image(frame), camera)
-    return [View(frame, torch.cat(points), strengths, ranks(strengths))]
+    return [View(frame, _unmasked(camera, frame, torch.cat(points)), strengths, ranks(strengths))]
+
+
+def _unmasked(camera: Camera, frame: ImageFrame, world: Tensor) -> Tensor:  # [p, 3]
+    """The points that the camera's mask does not hide."""
+    if camera.mask is None:
+        return world
+    pixels, depth = project_world_points(camera, frame, world)
+    return world[~(at_pixels(camera.mask, pixels) & (depth > 0))]
 
 
 def _edges(sample: Sample, frame: SweepFrame) -> Tensor:  # [P, 3]

@@ -12,7 +12,9 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.images import kind_of
+from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
 from nurec_lite.capture.types import CaptureError, Glanced, ImageFrame
+from nurec_lite.geometry.camera import Camera
 
 NAME = "images"
 PLAIN = 1.0  # grey levels of standard deviation: an image of one colour has less
@@ -30,6 +32,7 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
     for camera in sample.capture.cameras:
         yield from _kind_verdicts(camera.name, kinds[camera.name])
         yield from _plain_verdicts(camera.name, [thumbnail(sample, f) for f in sample.images_of(camera.name)])
+        yield from _own_verdicts(sample, camera)
         yield from _repeated_verdicts([f for f in sample.capture.images if f.sensor == camera.name])
     yield from _same_verdicts(sample)
 
@@ -87,6 +90,18 @@ def _plain_verdicts(camera: str, images: list[Tensor]) -> Iterator[Verdict]:
     number = "All images" if len(plain) == len(images) else f"{len(plain)} of {len(images)} images that were looked at"
     sentence = f"{number} of {camera} are {colour} ({level:.0f} of 255): their figures say nothing of the scene."
     yield Verdict(NAME, camera, Level.LIKELY, sentence, "leave them out by data.frames or data.cameras")
+
+
+def _own_verdicts(sample: Sample, camera: Camera) -> Iterator[Verdict]:
+    """What never changes while the vehicle drives, and no mask leaves out."""
+    frames = [] if camera.mask is not None else while_driving(sample.images_of(camera.name))
+    mask = own_vehicle([small(thumbnail(sample, frame)) for frame in frames])
+    if mask is not None:
+        sentence = (
+            f"{100 * float(mask.double().mean()):.0f} % of the images of {camera.name}, at their lower edge, never"
+        )
+        sentence += " change while the vehicle drives: this may be its own bonnet."
+        yield Verdict(NAME, camera.name, Level.LIKELY, sentence, "give data.masks=auto, which leaves it out")
 
 
 # ---- images that are there twice

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The masks that `data.masks` asks for: those of a folder, one PNG a camera, or none."""
+"""The masks that `data.masks` asks for: those of a folder, one PNG a camera, or none. `auto` is found later, by the poses."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from nurec_lite.capture.types import Capture, CaptureError, Glanced
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.masks import reduced
 
-NONE = "none"
+AUTO, NONE = "auto", "none"
 REMEDY = "put CAMERA.png there, white where pixels are left out"
 
 
@@ -26,7 +26,7 @@ def masked(
     """The capture with the masks that a run uses."""
     if asked == NONE:
         return replace(capture, cameras=tuple(replace(camera, mask=None) for camera in capture.cameras))
-    if asked is None:
+    if asked in (None, AUTO):
         return capture
     return _from_folder(capture, Path(asked), chosen, downscale)
 
@@ -44,7 +44,7 @@ def _from_folder(capture: Capture, folder: Path, chosen: bool, downscale: int) -
 
 def _files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
-        raise CaptureError(f"data.masks is {folder}, which is no folder; name the one that holds CAMERA.png")
+        raise CaptureError(f"data.masks is {folder}, which is no folder; name the one that holds CAMERA.png, or auto")
     files = {folded(path.stem): path for path in sorted(folder.iterdir()) if path.suffix.lower() == ".png"}
     if not files:
         raise CaptureError(f"data.masks is {folder}, which holds no PNG; {REMEDY}")
