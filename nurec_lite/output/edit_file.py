@@ -107,7 +107,12 @@ def _copied(file: YamlFile, open_scene: Callable[[str], Scene], at: str, given: 
     trajectory = _trajectory(file, at, given)
     source = open_scene(given["checkpoint"])
     track_number(source.tracks, given["track"], f"{file}: {at}.track of {given['checkpoint']}")
-    return copy_of(source, given["track"], given["name"], trajectory)
+    copy = copy_of(source, given["track"], given["name"], trajectory)
+    if not len(copy.actor):
+        raise ConfigError(
+            f"{file}: {at}.track is '{short(given['track'])}', which has no Gaussians in {given['checkpoint']}; choose another track"
+        )
+    return copy
 
 
 def _scene_of(file: str) -> Scene:

@@ -2,6 +2,7 @@
 """Scenes with actors removed, moved, on other trajectories or copied from another scene. Each edit gives a new scene, which shares
 unchanged tensors with the old one."""
 
+import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -99,7 +100,11 @@ def track_number(
     if not tracks.ids:
         raise ConfigError(f"{key} names '{name}', but this capture has no tracks of actors; leave {key} out")
     more = f" and {len(tracks) - _LISTED} more" if len(tracks) > _LISTED else ""
-    raise ConfigError(f"{key} names '{name}', but the ids of the tracks are {', '.join(tracks.ids[:_LISTED])}{more}")
+    near = difflib.get_close_matches(name, [*tracks.ids, ALL_ACTORS], 1)
+    asked = f"; did you mean {near[0]}?" if near else ""
+    raise ConfigError(
+        f"{key} names '{name}', but the ids of the tracks are {', '.join(tracks.ids[:_LISTED])}{more}{asked}"
+    )
 
 
 def removed_tracks(

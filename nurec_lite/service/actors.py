@@ -46,7 +46,7 @@ class Actors:
     def state(self, objects: Sequence[Placed], moment: Moment) -> tuple[object, ...]:
         """Requests of equal states share a launch; RequestError for an actor that there is not."""
         for one in objects:
-            source = _source(one.track)
+            source = self._source(one.track)
             if source not in self.ids:
                 known = ", ".join(self.ids[:20]) or "none"
                 raise RequestError(
@@ -54,7 +54,7 @@ class Actors:
                     f"NAME{SEPARATOR}TRACK inserts a copy",
                     MISSING,
                 )
-        copies = sum(SEPARATOR in one.track for one in objects)
+        copies = sum(one.track not in self.ids for one in objects)
         if copies > MOST_COPIES:
             raise RequestError(
                 f"dynamic_objects inserts {copies} actors, but may insert {MOST_COPIES}; send fewer", BUSY
@@ -88,15 +88,28 @@ class Actors:
 
     # ---- copies
 
+    def _source(self, track: str) -> str:
+        """The actor that gives the Gaussians: the track itself, or the original of a copy. Ids may hold the separator, too."""
+        if track in self.ids:
+            return track
+        return max((name for name in self.ids if track.endswith(SEPARATOR + name)), key=len, default=track)
+
+    def _slot(self, source: str, k: int) -> str:
+        """A name for the track of a copy that no track of the scene has."""
+        name = f"{k}{SEPARATOR}{source}"
+        while name in self._plain.tracks.ids:
+            name = f"{SEPARATOR}{name}"
+        return name
+
     def _named(self, objects: Iterable[Placed]) -> dict[str, Placed]:
         """Objects by the ids of the rendered scene's tracks; adds slots for copies that it lacks."""
         named, used = {}, Counter[str]()
         for one in objects:
-            source = _source(one.track)
+            source = self._source(one.track)
             if source == one.track:
                 named[one.track] = one
             else:
-                named[_slot(source, used[source])] = one
+                named[self._slot(source, used[source])] = one
                 used[source] += 1
         if any(count > self._slots[source] for source, count in used.items()):
             self._widen(used)
@@ -109,7 +122,7 @@ class Actors:
         scene = self._plain
         for source, count in sorted(self._slots.items()):
             for k in range(count):
-                scene = with_copy(scene, copy_of(self._plain, source, _slot(source, k), _nowhere()))
+                scene = with_copy(scene, copy_of(self._plain, source, self._slot(source, k), _nowhere()))
         self._begin(scene)
 
     # ---- keyframes
@@ -121,20 +134,11 @@ class Actors:
             rows = slice(tracks.offsets[k], tracks.offsets[k + 1])
             if name in named:
                 times[rows], t[rows], q[rows] = _keys(named[name], moment, rows.stop - rows.start)
-            elif SEPARATOR in name or (self._unlisted == ABSENT and not self._parked[k]):
+            elif k >= len(self._plain.tracks) or (self._unlisted == ABSENT and not self._parked[k]):
                 times[rows] = NEVER + MOVED_S * torch.arange(rows.stop - rows.start)
         self.scene.tracks.times.copy_(times)
         self.scene.track_translations.copy_(t)
         self.scene.track_quaternions.copy_(q)
-
-
-def _source(track: str) -> str:
-    """The actor that gives the Gaussians: the track itself, or the original of a copy."""
-    return track.rpartition(SEPARATOR)[2]
-
-
-def _slot(source: str, k: int) -> str:
-    return f"{k}{SEPARATOR}{source}"
 
 
 def _keys(one: Placed, moment: Moment, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -107,6 +107,7 @@ def with_opacity(scene: Scene, own: bool) -> Scene:
     ("text", "sentence"),
     [
         ("remove: [9]", "edits.yaml names '9', but the ids of the tracks are 000, 001, 002"),
+        ("remove: [Actors]", "names 'Actors', but the ids of the tracks are .*; did you mean actors?"),
         ("removed: [000]", "key removed is unknown; did you mean remove"),
         ("move: [{track: 000, left: 1}]", r"key move\[0\].left is unknown; did you mean move\[0\].left_m"),
         ("move: [{track: 000}]", "has no offset"),
@@ -141,6 +142,10 @@ def test_a_copy_needs_a_free_name_and_a_known_track(scene: Scene, tmp_path: Path
     for name, track, sentence in (("000", "001", "which is taken"), ("a", "9", r"copy\[0\].track .* names '9'")):
         with pytest.raises(ConfigError, match=sentence):
             after(scene, tmp_path, f"copy: [{{name: {name}, checkpoint: {file}, track: {track}, {POSES}}}]")
+    with torch.no_grad():
+        file = checkpoint(without_actors(scene, ["001"]), tmp_path / "empty.pt")
+    with pytest.raises(ConfigError, match=r"copy\[0\].track is '001', which has no Gaussians in .*empty.pt"):
+        after(scene, tmp_path, f"copy: [{{name: a, checkpoint: {file}, track: 001, {POSES}}}]")
 
 
 def test_the_example_of_the_page_renders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import tinyusdz
 import torch
 from exported import parted_in_time, photograph, psnr, still_view, turned_scene, without_tracks, world_from
 from PIL import Image
-from pxr import Usd, UsdGeom, UsdLux
+from pxr import Usd, UsdGeom, UsdLux, UsdValidation
 from tiny_capture import tiny_capture
 from torch import Tensor
 
@@ -214,6 +214,13 @@ def test_a_package_is_stored_and_aligned(tmp_path: Path) -> None:
             lengths = np.frombuffer(data, "<u2", 2, info.header_offset + 26)  # of the name, and of what pads
             assert info.compress_type == zipfile.ZIP_STORED and (info.header_offset + 30 + lengths.sum()) % 64 == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.usdz"]
+
+
+def test_the_validators_of_openusd_find_nothing(tmp_path: Path) -> None:
+    stage = Usd.Stage.Open(str(export(turned_scene(), tmp_path)))
+    validators = UsdValidation.ValidationRegistry().GetOrLoadAllValidators()
+    assert len(validators) > 5
+    assert [error.GetErrorAsString() for error in UsdValidation.ValidationContext(validators).Validate(stage)] == []
 
 
 def test_parts_make_the_whole(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 """Actors of requests: moved, removed and inserted as they are asked for, in the tensors that are rendered anyway."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -129,6 +130,19 @@ def test_equal_requests_share_a_state_and_others_do_not() -> None:
     assert actors.state([one], WHEN) == actors.state([at(moving()[0], 3.0)], Moment(0.4, 0.5))
     assert actors.state([one], WHEN) != actors.state([one], Moment(0.4, 0.6)) != actors.state([], WHEN)
     assert actors.state([], WHEN) == actors.state([], Moment(0.0, 0.1))
+
+
+def test_ids_that_hold_the_separator_are_no_copies() -> None:
+    """A track of an edit may be called so: it drives as recorded, can be placed, and can be the source of a copy."""
+    ids = scene().tracks.ids
+    own = f"0@{ids[0]}"
+    named = replace(scene(), tracks=replace(scene().tracks, ids=(*ids[:-1], own)))
+    actors = Actors(named, RECORDED)
+    torch.testing.assert_close(seen(placed(actors, []), own), seen(named, own))
+    assert float(seen(placed(actors, [at(own, 30.0)]), own)[:, 0].mean()) == pytest.approx(30, abs=2)
+    found = placed(actors, [at(f"x@{own}", 30.0), at(f"y@{ids[0]}", 40.0)])
+    assert found.tracks.ids[len(ids) :] == (f"@0@{ids[0]}", f"0@{own}")
+    assert [len(seen(found, name)) > 0 for name in found.tracks.ids[len(ids) :]] == [True, True]
 
 
 def test_what_is_not_there_is_refused() -> None:
