@@ -68,9 +68,10 @@ def serve(
 
 def _print_addresses(config: ServeConfig, port: int, metrics_port: int | None) -> None:
     how = "without encryption" if config.tls_certificate is None else "with TLS"
-    print(f"serving on {config.host}:{port}, {how}", flush=True)
+    host = f"[{config.host}]" if ":" in config.host else config.host  # IPv6
+    print(f"serving on {host}:{port}, {how}", flush=True)
     if metrics_port is not None:
-        print(f"figures on http://{config.host}:{metrics_port}/metrics", flush=True)
+        print(f"figures on http://{host}:{metrics_port}/metrics", flush=True)
 
 
 def _check_package(module: str, package: str) -> None:

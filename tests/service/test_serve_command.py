@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -36,6 +37,15 @@ from nurec_lite.service.tls import credentials
 from nurec_lite.service.worker import Worker
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 def test_folders_stand_without_a_key() -> None:
     assert with_runs(["runs/a", "port=0", "runs/b"]) == ["port=0", 'runs=["runs/a","runs/b"]']
     assert with_runs(["port=0"]) == ["port=0"]
@@ -51,6 +61,26 @@ def test_it_serves_until_it_is_stopped(
         re.fullmatch(r"serving on 127\.0\.0\.1:\d+, without encryption", said[0])
         and said[-1] == "stopped after 0 requests"
     )
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_addresses_of_ipv6_are_served_and_printed_in_brackets(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, said = threading.Event(), []
+
+    def ask(text: str, **_: object) -> None:
+        said.append(text)
+        if text.startswith("figures on "):
+            assert urlopen(text.split()[-1]).status == 200
+            with Sensorsim(said[0].split()[2].rstrip(",")) as client:
+                assert client.get_version().version_id
+            stop.set()
+
+    monkeypatch.setattr("builtins.print", ask)
+    keys = {"runs": [str(run)], "host": "::1", "port": 0, "metrics_port": 0, "device": "cpu"}
+    serve(ServeConfig(**keys), ["device=cpu"], stop)
+    assert said[0].startswith("serving on [::1]:") and len(said) == 3
 
 
 @pytest.mark.slow
