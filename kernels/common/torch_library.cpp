@@ -208,4 +208,14 @@ TORCH_LIBRARY(nurec_lite, m) {
     // the present `numbers`, 64 at most, into `numbers_at`.
     m.def(
         "multi_tensor_copy(Tensor(a!)[] into, Tensor[] values, Tensor(b!)? numbers_at=None, float[] numbers=[]) -> ()");
+    // The simulator's street (simulate/street.h): what cameras and lidars see of it. `world`: solids, kinds, boxes,
+    // nodes, order, cars, reach; `motion`: rotations and positions of the sensor at S times, then those of owners.
+    // `slots` [n]: which time. `tone` [8]: gains, offsets and noise as floats, hash; `first`: number of the first
+    // pixel.
+    m.def(
+        "simulate_pixels(Tensor[] world, Tensor[] motion, Tensor directions, Tensor slots, float spread, int seed, "
+        "Tensor tone, int first) -> Tensor");
+    m.def(
+        "simulate_echoes(Tensor[] world, Tensor[] motion, Tensor directions, Tensor slots, float spread, int seed) "
+        "-> Tensor");
 }

@@ -13,8 +13,9 @@ PACKAGE = Path(__file__).resolve().parents[2] / "nurec_lite"
 LAYERS = (
     "base", "bounds", "config", "geometry", "capture", "capture.masks", "capture.odometry", "capture.checks", "capture.tracking",
     "capture.arrow", "capture.kitti", "capture.kitti360", "capture.argoverse2", "capture.colmap", "capture.waymo", "capture.nuscenes",
-    "capture.pack", "capture.pandaset", "capture.rosbag", "capture.ncore", "capture.simulate", "readers",
-    "scene", "splat", "native.operators", "native", "training", "peer", "evaluation", "opt.post", "opt.all", "opt.lab", "opt",
+    "capture.pack", "capture.pandaset", "capture.rosbag", "capture.ncore", "readers",
+    "scene", "splat", "native.operators", "native", "capture.simulate", "training", "peer", "evaluation", "opt.post", "opt.all",
+    "opt.lab", "opt",
     "backends", "cli", "output", "output.surface",
     "output.interchange", "report",
     "report.comparison", "report.inspection", "profiling", "profiling.trace", "profiling.summary", "profiling.ncu",

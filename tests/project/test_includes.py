@@ -13,11 +13,11 @@ from nurec_lite.base.paths import resource
 KERNELS = resource("kernels")
 # From the lowest layer up. The two renderers share the top layer.
 LAYERS = (
-    {"math"}, {"common"}, {"project"}, {"scene"}, {"appearance"}, {"sensor"}, {"loss"}, {"update"},
+    {"math"}, {"common"}, {"project"}, {"scene"}, {"appearance"}, {"sensor"}, {"loss"}, {"update"}, {"simulate"},
     {"raster_tiles", "raster_warps/bin"}, {"raster_warps/blend"}, {"raster_warps/backward"}, {"raster_warps/views"},
 )  # fmt: skip
 RENDERERS = ("raster_tiles", "raster_warps")
-MOST_BINDINGS = 40  # files of bindings: one an operator, and what they share
+MOST_BINDINGS = 41  # files of bindings: one an operator, and what they share
 SOURCES = {
     str(path.relative_to(KERNELS)): path.read_text()
     for path in sorted(KERNELS.rglob("*/*"))

@@ -29,7 +29,7 @@ class World:
     centres: Tensor  # [P, 3] owner's frame
     half: Tensor  # [P, 3] half the size
     reach: Tensor  # [P] radius of the bounding sphere
-    is_ball: Tensor  # [P] bool
+    faces: Tensor  # [P] planes of a hull; 0: an ellipsoid
     material: Tensor  # [P] int64
     colour: Tensor  # [P, 3]
     trim: Tensor  # [P, 3]
@@ -109,7 +109,8 @@ def build_world(
         return torch.tensor(rows, dtype=torch.float64).to(device, dtype)
 
     half = table([solid.size for solid in solids]) / 2
-    is_ball = torch.tensor([solid.planes is None for solid in solids])
+    faces = torch.tensor([len(solid.planes or ()) for solid in solids])
+    is_ball = faces == 0
     owner_of = torch.tensor(owner)
     is_ground = torch.arange(len(solids)) == 0
     groups = []
@@ -122,7 +123,7 @@ def build_world(
         centres=table([solid.centre for solid in solids]),
         half=half,
         reach=torch.where(is_ball.to(device), half.amax(1), half.norm(dim=1)),
-        is_ball=is_ball.to(device),
+        faces=faces.to(device),
         material=torch.tensor([int(solid.material) for solid in solids], device=device),
         colour=table([solid.colour for solid in solids]),
         trim=table([solid.trim for solid in solids]),
@@ -298,7 +299,7 @@ def surface(
     frame, half, at = world.from_owner[row], world.half[row], origin + t[:, None] * d
     own = _turn(frame[:, :, :3], at) + frame[:, :, 3]
     ball = _turn_back(frame[:, :, :3], F.normalize(own / half.square(), dim=1))
-    normal = torch.where(world.is_ball[row][:, None], ball, _hull_normals(world.planes[row], origin, d))
+    normal = torch.where((world.faces[row] == 0)[:, None], ball, _hull_normals(world.planes[row], origin, d))
     return hit, Surface(
         distance=t, direction=d_world, point=rays.origins[hit] + t[:, None] * d_world,
         normal=_turn(rotation, normal), local=own, local_normal=_turn(frame[:, :, :3], normal),

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.capture.simulate import compiled
 from nurec_lite.capture.simulate.bonnet import with_bonnet
 from nurec_lite.capture.simulate.cast import Rays, Surface, World, build_world, cast, surface
 from nurec_lite.capture.simulate.free_rays import lidar_of, neighbours_first, rays_of
-from nurec_lite.capture.simulate.noise import normal_field, uniform, uniform_field
+from nurec_lite.capture.simulate.noise import hashed, normal_field, uniform, uniform_field
 from nurec_lite.capture.simulate.paint import SUN, albedo, cabin_glass, lit, sky
 from nurec_lite.capture.simulate.solids import Material, car
 from nurec_lite.capture.simulate.traffic import ego_pose, parked_solids, traffic
@@ -103,6 +104,11 @@ class Moving:
         turned = (self.rotation[slots] * directions[..., None, :]).sum(-1)
         return Rays(self.position[slots], turned, slots, self.owner_rotations, self.owner_positions)
 
+    def tables(self, dtype: torch.dtype) -> list[Tensor]:
+        """What the kernels call `motion`."""
+        owners = self.owner_rotations.to(dtype).contiguous(), self.owner_positions.to(dtype).contiguous()
+        return [self.rotation.contiguous(), self.position.contiguous(), *owners]
+
 
 def over_bundles(
     height: int,
@@ -159,21 +165,29 @@ def exposure(
 
 
 class Drive:
-    """The street and the cars of one configuration on one device."""
+    """The street and the cars of one configuration on one device. Kernels cast the rays where they can be compiled, else torch does,
+    and for cameras with a bonnet: the same up to rounding."""
 
-    def __init__(self, config: SimulationConfig, device: str) -> None:
+    def __init__(self, config: SimulationConfig, device: str, kernels: bool = True) -> None:
         self.config, self.device = config, torch.device(device)
+        self.kernels = kernels and compiled.available()
         self.cameras, self.lidar, self.fleet = _cameras(config), _lidar(config), traffic(config)
         moving = range(self.fleet.moving)
         self._solids = [car(self.fleet.models[k], self.fleet.paints[k]) for k in moving]
         self._solids.append(scenery(config) + parked_solids(self.fleet))
         self._tracks = self.fleet.tracks.to(self.device, torch.float64)
         self._worlds: dict[torch.dtype, World] = {}
+        self._tables: dict[torch.dtype, list[Tensor]] = {}
 
     def world(self, dtype: torch.dtype) -> World:
         if dtype not in self._worlds:
             self._worlds[dtype] = build_world(self._solids, dtype, self.device)
         return self._worlds[dtype]
+
+    def tables(self, dtype: torch.dtype) -> list[Tensor]:
+        if dtype not in self._tables:
+            self._tables[dtype] = compiled.tables(self.world(dtype))
+        return self._tables[dtype]
 
     def _owners(self, times: Tensor) -> tuple[Tensor, Tensor]:  # [T] -> rotations [T, K, 3, 3], positions [T, K, 3]
         """Poses of the moving cars, and last the world's own: the identity."""
@@ -204,6 +218,8 @@ class Drive:
     def image(self, camera_index: int, index: int) -> Tensor:  # [H, W, 3] uint8
         camera, samples = self.cameras[camera_index], self.config.samples
         motion = self._camera_motion(camera, index)
+        if self.kernels and not self.config.bonnet:
+            return self._pixels(camera_index, index, motion).cpu()
 
         def look(rows: Tensor, columns: Tensor) -> Tensor:  # all rays of a pixel are cast at the pixel's own time
             slots = pixel_lines(camera, rows, columns).repeat_interleave(samples**2, dim=1)
@@ -214,6 +230,34 @@ class Drive:
         picture = over_bundles(camera.height, camera.width, chunk, self.device, look)
         picture = with_bonnet(picture, self.config.bonnet) if self.config.bonnet else picture
         return self._expose(picture, camera_index, index).cpu()
+
+    def _pixels(self, camera_index: int, index: int, motion: Moving) -> Tensor:  # [H, W, 3] uint8
+        """The image by a kernel, some rows at a time."""
+        camera, samples, seed = self.cameras[camera_index], self.config.samples, self.config.seed
+        tone = self._tone(camera_index, index)
+        columns = torch.arange(camera.width, device=self.device)
+        parts = []
+        for rows in torch.arange(camera.height, device=self.device).split(
+            max(1, _CHUNK[self.device.type] // (camera.width * samples**2))
+        ):
+            down, across = torch.meshgrid(rows, columns, indexing="ij")
+            directions = pixel_rays(camera, down, across, samples).view(-1, samples**2, 3)
+            parts.append(
+                torch.ops.nurec_lite.simulate_pixels(
+                    self.tables(torch.float32), motion.tables(torch.float32), directions, pixel_lines(camera, down, across).flatten(),
+                    1 / (camera.fx * samples), seed, tone, int(rows[0]) * camera.width,
+                )
+            )  # fmt: skip
+        return torch.cat(parts).view(camera.height, camera.width, 3)
+
+    def _tone(
+        self, camera: int, index: int
+    ) -> Tensor:  # [8] int32: gains, offsets and noise as floats, hash of the noise's keys
+        config = self.config
+        gains, offsets = exposure(config, camera, (index + 0.5) / config.rate_hz)
+        values = torch.tensor([*gains, *offsets, config.image_noise], dtype=torch.float32).view(torch.int32)
+        prefix = hashed(config.seed, _IMAGE_NOISE, camera, index)
+        return torch.cat([values, torch.tensor([prefix]).to(torch.int32)]).to(self.device)
 
     def _radiance(self, rays: Rays, spread: float) -> Tensor:  # [S, r, 3] linear
         world, seed = self.world(torch.float32), self.config.seed
@@ -276,8 +320,12 @@ class Drive:
         def look(rows: Tensor, columns: Tensor) -> Tensor:
             return self._echo(motion.rays(exact[rows, columns], rows))
 
-        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
-        echoes = over_bundles(config.azimuth_steps, config.beams, chunk, self.device, look)
+        if self.kernels:
+            slots = torch.arange(config.azimuth_steps, device=self.device).repeat_interleave(config.beams)
+            echoes = self._echoes(motion, exact.view(-1, 3), slots)
+        else:
+            chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
+            echoes = over_bundles(config.azimuth_steps, config.beams, chunk, self.device, look)
         times = (span[0] + columns / config.rate_hz).repeat_interleave(config.beams)
         rings = torch.arange(config.beams).repeat(config.azimuth_steps)
         return self._received(directions.reshape(-1, 3), echoes.reshape(-1, 2), times, rings, index)
@@ -293,11 +341,23 @@ class Drive:
             place = (_SIDE * rows + columns).clamp(max=count - 1)
             return self._echo(motion.rays(exact[place], place))
 
-        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
-        echoes = over_bundles(math.ceil(count / _SIDE), _SIDE, chunk, self.device, look).reshape(-1, 2)[:count]
+        if self.kernels:
+            echoes = self._echoes(motion, exact, torch.arange(count, device=self.device))
+        else:
+            chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
+            echoes = over_bundles(math.ceil(count / _SIDE), _SIDE, chunk, self.device, look).reshape(-1, 2)[:count]
         times = span[0] + rays.fractions / config.rate_hz
         rings = bands_of(self.lidar, rays.directions)
         return self._received(rays.directions, echoes[order.argsort().to(self.device)], times, rings, index)
+
+    def _echoes(self, motion: Moving, directions: Tensor, slots: Tensor) -> Tensor:  # [R, 3], [R] -> [R, 2]
+        """What `_echo` gives, by a kernel."""
+        tables = self.tables(torch.float64), motion.tables(torch.float64)
+        return torch.ops.nurec_lite.simulate_echoes(*tables, directions, slots, self._ray_spread, self.config.seed)
+
+    @property
+    def _ray_spread(self) -> float:  # radians between neighbouring rays of a sweep
+        return math.pi / (2 * self.config.azimuth_steps)
 
     def _received(self, directions: Tensor, echoes: Tensor, times: Tensor, rings: Tensor, index: int) -> Sweep:
         """The sweep of R rays with their echoes [R, 2], once noise and lost rays have their part."""
@@ -310,7 +370,7 @@ class Drive:
         """Exact range (infinite: no surface) and intensity: reflectivity times cosine, less with range and on glass."""
         world = self.world(torch.float64)
         distance, row = cast(world, rays)
-        hit, s = surface(world, rays, distance, row, math.pi / (2 * self.config.azimuth_steps))
+        hit, s = surface(world, rays, distance, row, self._ray_spread)
         reflectivity = albedo(s, self.config.seed).mean(1).clamp(0, 1).sqrt()
         glass = torch.where(s.material == int(Material.CABIN), cabin_glass(s), torch.zeros_like(s.distance))
         intensity = torch.zeros_like(distance)

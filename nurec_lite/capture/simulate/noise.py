@@ -24,16 +24,16 @@ def _absorb(h: Any, key: Any) -> Any:
     return _scramble((h + (key + 1) * 0x9E3779B9) & _MASK)
 
 
-def _hash(*keys: Any) -> Any:
+def hashed(*keys: Any) -> Any:
     return reduce(_absorb, keys, 0)
 
 
 def uniform(low: float, high: float, *keys: int) -> float:
-    return low + (high - low) * _hash(*keys) / 2**32
+    return low + (high - low) * hashed(*keys) / 2**32
 
 
 def uniform_field(*keys: Tensor | int) -> Tensor:  # float64 in [0, 1), of the keys' broadcast shape
-    return _hash(*keys).to(torch.float64) / 2**32
+    return hashed(*keys).to(torch.float64) / 2**32
 
 
 def normal_field(*keys: Tensor | int) -> Tensor:  # float64, standard normal (Box and Muller)
@@ -57,7 +57,7 @@ def value_noise(
         low, high = average(_absorb(h, cell[axis]), axis + 1), average(_absorb(h, cell[axis] + 1), axis + 1)
         return low + weight[axis] * (high - low)
 
-    return average(_hash(*keys), 0)
+    return average(hashed(*keys), 0)
 
 
 def pulses(

@@ -357,14 +357,14 @@ def test_a_drive_that_cannot_be_is_a_sentence(
 def test_no_solid_that_a_ray_meets_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bundles look only at solids near their rays: images and sweeps are those of rays that look at all."""
     config = replace(SMALL, moving_cars=4, width=64, height=40)
-    few = Drive(config, "cpu")
+    few = Drive(config, "cpu", kernels=False)
     found = few.image(0, 1), few.sweep(1)
 
     def all_pairs(self: Bundles, spheres: Spheres) -> tuple[Tensor, Tensor]:
         return torch.cartesian_prod(torch.arange(self.count), torch.arange(len(spheres.reach))).unbind(1)
 
     monkeypatch.setattr(Bundles, "pairs", all_pairs)
-    every = Drive(config, "cpu")
+    every = Drive(config, "cpu", kernels=False)
     assert torch.equal(found[0], every.image(0, 1)) and torch.equal(found[1].ranges, every.sweep(1).ranges)
 
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a ray meets: cast.py's Surface for one ray.
+#pragma once
+
+#include "cast.cuh"
+
+namespace nurec {
+
+template <class T>
+struct Surface {
+    T distance;                                    // metres
+    Vec3<T> direction, point, normal;              // of the ray and the hit, world
+    Vec3<T> local, local_normal, local_direction;  // own frame of the solid, metres from its centre
+    Vec3<T> half, colour, trim;                    // of the solid
+    int row, material;
+    T spread, cosine;  // radians between neighbouring rays; cosine of the angle of incidence
+
+    // Metres that a ray's cone covers along a unit tangent; both vectors are in the same frame.
+    NUREC_FN T footprint(Vec3<T> tangent, Vec3<T> by) const {
+        T const c2 = cosine * cosine, along = dot(by, tangent), share = along * along / larger(1 - c2, T(1e-4));
+        return distance * spread * sqrt(1 + smaller(share, T(1)) * (1 / c2 - 1));
+    }
+};
+
+template <class T>
+NUREC_FN Vec3<T> normalized(Vec3<T> v) {
+    return (1 / larger(T(sqrt(dot(v, v))), T(1e-12))) * v;
+}
+
+template <class T>
+NUREC_FN Vec3<T> own_normal(Solid<T> const& s, bool ball, int face, Vec3<T> own) {  // in the owner's frame
+    if (!ball) return vec(s.planes[face]);
+    Vec3<T> const h = vec(s.half);
+    return turned_back(&s.frame[0][0], 4,
+                       normalized(Vec3<T>{own.x / (h.x * h.x), own.y / (h.y * h.y), own.z / (h.z * h.z)}));
+}
+
+template <class T>
+NUREC_FN Surface<T> surface(Street<T> const& street, int64_t slot, Line<T> const& ray, Meeting<T> const& hit) {
+    SolidKind const kind = street.kinds[hit.row];
+    Solid<T> const& s = street.solids[hit.row];
+    bool const moves = kind.owner + 1 < street.owners;
+    Line<T> const line = moves ? seen_from(street, slot, kind.owner, ray) : ray;
+    Vec3<T> const at = line.o + hit.t * line.d;
+    T const* const frame = &s.frame[0][0];
+    Vec3<T> const own = turned(frame, 4, at) + Vec3<T>{s.frame[0][3], s.frame[1][3], s.frame[2][3]};
+    Vec3<T> const n = own_normal(s, !kind.faces, hit.face, own);
+    T const* const r = street.owner_rotations + 9 * (slot * street.owners + kind.owner);
+    Vec3<T> const normal = moves ? turned(r, 3, n) : n;
+    T const cosine = smaller(larger(-dot(normal, ray.d), T(1e-3)), T(1));
+    return {hit.t,
+            ray.d,
+            ray.o + hit.t * ray.d,
+            normal,
+            own,
+            turned(frame, 4, n),
+            turned(frame, 4, line.d),
+            vec(s.half),
+            vec(s.colour),
+            vec(s.trim),
+            hit.row,
+            kind.material,
+            street.spread,
+            cosine};
+}
+
+}  // namespace nurec
