@@ -28,6 +28,7 @@ from nurec_lite.geometry.lens import (
 )
 from nurec_lite.geometry.masks import reduced
 
+MOST_XI = 100.0
 AGREES = 0.5  # pixels between a polynomial and its inverse, if a file gives both
 SHUTTERS = ("global", "top_to_bottom", "bottom_to_top", "left_to_right", "right_to_left")
 
@@ -203,9 +204,20 @@ def image_border(camera: Camera, steps: int = 64) -> Tensor:
     return torch.cat([torch.stack(side, dim=-1) for side in sides])
 
 
+def _seen(camera: Camera, pixels: Tensor) -> Tensor:  # [n, 2] -> [m, 2] those that are not masked
+    if camera.mask is None:
+        return pixels
+    column, row = (pixels[:, k].long().clamp(0, n - 1) for k, n in enumerate((camera.width, camera.height)))
+    return pixels[~camera.mask[row, column]]
+
+
 def lens_flaw(camera: Camera) -> str | None:
     """Returns the flaw by which pixels of the image have no direction, or one that the projection contradicts; None: there is none."""
-    border = image_border(camera)
+    if camera.lens == "mei" and not 0 <= camera.distortion[0] <= MOST_XI:
+        return f"a xi of {camera.distortion[0]:g}, which must lie between 0 and {MOST_XI:g}"
+    border = _seen(camera, image_border(camera))
+    if not len(border):
+        return None
     if not camera.is_plain:
         a, skew = camera.fx * camera.fy, lens_numbers(camera).skew
         if a - camera.fy**2 * skew[0] * skew[1] <= 0:
@@ -235,7 +247,17 @@ def pixel_directions(
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W, 3] unit, camera frame, through the pixel centres
     """Made once for each camera and kept: nothing may be written into the result."""
-    return unproject(camera, _pixel_centres(camera)).to(device=device, dtype=dtype)
+    found = unproject(camera, _pixel_centres(camera))
+    seen = torch.isfinite(found).all(dim=-1, keepdim=True)  # others are masked: they look along the axis
+    return torch.where(seen, found, found.new_tensor([0, 0, 1])).to(device=device, dtype=dtype)
+
+
+def beyond(
+    camera: Camera,
+    angle: float,  # radians from the axis
+) -> Tensor:  # [height, width] bool: the pixel has no direction, or one farther from the axis
+    rays = unproject(camera, _pixel_centres(camera))
+    return ~(rays[..., 2] > math.cos(angle))
 
 
 @lru_cache(maxsize=32)

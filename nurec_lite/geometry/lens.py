@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lens models beyond the pinhole with OpenCV's k1, k2, p1, p2, k3, all by one formula.
 
-A point lies at q, in the plane (x / z, y / z) for `pinhole`, at its angle times its direction, theta (x, y) / |(x, y)|, for `fisheye` and
-`ftheta`. With r = |q| the lens moves it to
+A point lies at q, in the plane (x / z, y / z) for `pinhole`, at its angle times its direction, theta (x, y) / |(x, y)|, for `fisheye`,
+`ftheta` and `mei`. With r = |q| the lens moves it to
 
     q (1 + a1 r + ... + a8 r^8) / (1 + d1 r^2 + d2 r^4 + d3 r^6) + tangential(p1, p2) + (s1 r^2 + s2 r^4, s3 r^2 + s4 r^4)
 
@@ -16,13 +16,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ANGULAR = ("fisheye", "ftheta")  # places are angles, not tangents
+from nurec_lite.geometry.mei import fitted
+
+ANGULAR = ("fisheye", "ftheta", "mei")  # places are angles, not tangents
 # coefficients of Camera.distortion, and how many of them may be given
 COEFFICIENTS: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
     "pinhole": (("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6", "s1", "s2", "s3", "s4"), (0, 5, 8, 12)),
     "fisheye": (("k1", "k2", "k3", "k4", "p1", "p2", "s1", "s3"), (0, 4, 8)),
     # a2 to a5: of the polynomial from angles to pixels, divided by fy; d, e: u = .. + d y, v = e x + .., both times fy;
     # b1 to b5: of the polynomial from pixels divided by fy to angles, where that one is exact
+    "mei": (("xi", "k1", "k2", "p1", "p2"), (5,)),  # mei.py
     "ftheta": (("a2", "a3", "a4", "a5", "d", "e", "b1", "b2", "b3", "b4", "b5"), (6, 11)),
 }
 LENSES = tuple(COEFFICIENTS)
@@ -57,11 +60,14 @@ def lens_of(model: str, numbers: tuple[float, ...]) -> Lens:
     if model == "ftheta":
         terms = (k["a2"], k["a3"], k["a4"], k["a5"], 0.0, 0.0, 0.0, 0.0)
         return Lens(True, terms, inverse=tuple(numbers[6:]), skew=(k["d"], k["e"]))
+    if model == "mei":
+        radial, tangential, prism = fitted(numbers)
+        return Lens(True, radial, tangential=tangential, prism=prism)
     even = [k["k1"], k["k2"], k["k3"], k["k4"] if model == "fisheye" else 0.0]
     powers: tuple[float, ...] = tuple(power for one in even for power in (0.0, one))
     below = (0.0, 0.0, 0.0) if model == "fisheye" else (k["k4"], k["k5"], k["k6"])
-    prism = (k["s1"], k.get("s2", 0.0), k["s3"], k.get("s4", 0.0))
-    return Lens(model in ANGULAR, powers, below, (k["p1"], k["p2"]), prism)
+    along = (k["s1"], k.get("s2", 0.0), k["s3"], k.get("s4", 0.0))
+    return Lens(model in ANGULAR, powers, below, (k["p1"], k["p2"]), along)
 
 
 def places(

@@ -184,8 +184,9 @@ def _lens(path: Path, given: Mapping[str, Any], model: str, width: int) -> Optic
     lens += (0.0,) if model == "pinhole" and len(lens) == 4 else ()
     counts = COEFFICIENTS[model][1]
     if len(lens) not in counts:
+        known = " or ".join(str(n) for n in counts if n)
         raise ConfigError(
-            f"{path}: distortion has {len(lens)} numbers, but those of a {model} lens are {' or '.join(map(str, counts[1:]))}; {REMEDY}"
+            f"{path}: distortion has {len(lens)} numbers, but those of a {model} lens are {known}; {REMEDY}"
         )
     return fx, fy, lens
 

@@ -146,6 +146,8 @@ def _param(camera: Camera) -> dict[str, Any]:
     shared = {
         "principal_point_x": camera.cx, "principal_point_y": camera.cy, "focal_length_x": camera.fx, "focal_length_y": camera.fy,
     }  # fmt: skip
+    if camera.lens == "mei":
+        raise RequestError(f"camera {camera.name} has a MEI lens, which the service has no message for; ask for others")
     if camera.lens == "fisheye":
         radial = (*camera.distortion, *[0.0] * _FISHEYE_COUNT)[:_FISHEYE_COUNT]
         return {"opencv_fisheye_param": shared | {"radial_coeffs": radial, "max_angle": view_limits(camera)[1]}}

@@ -39,6 +39,12 @@ T_POSE_CAM = {
     "image_00": T_POSE_VELO @ T_VELO_CAM0,
     "image_01": T_POSE_VELO @ T_VELO_CAM0 @ placed(rotation(0.001, 0.03, -0.002), 0.6, 0.01, 0),
 }
+T_POSE_FISHEYE = {"image_02": T_POSE_VELO @ placed(rotation(0, 0, 1.5) @ OPTICAL, 0.2, 0.9, -0.1)}
+MEI = {
+    "xi": 2.2134, "k1": 0.0168, "k2": 1.6549, "p1": 4.2e-4, "p2": -4.2e-4,
+    "gamma1": 22.9, "gamma2": 22.8, "u0": 12.3, "v0": 11.8,
+}  # fmt: skip
+FISHEYE_SIZE = 24
 R_RECT = {"image_00": rotation(0.01, 0.002, -0.003), "image_01": rotation(-0.004, 0.02, 0.001)}
 
 
@@ -72,7 +78,9 @@ def write_drive(root: Path) -> Path:
     calibration = root / "calibration"
     calibration.mkdir(parents=True)
     (calibration / "calib_cam_to_velo.txt").write_text(_row(T_VELO_CAM0[:3]))
-    (calibration / "calib_cam_to_pose.txt").write_text("".join(f"{k}: {_row(T[:3])}" for k, T in T_POSE_CAM.items()))
+    mounted = T_POSE_CAM | T_POSE_FISHEYE
+    (calibration / "calib_cam_to_pose.txt").write_text("".join(f"{k}: {_row(T[:3])}" for k, T in mounted.items()))
+    (calibration / "image_02.yaml").write_text(_mei_yaml("image_02"))
     (calibration / "perspective.txt").write_text("calib_time: 15-May-2013\n" + "".join(_lens(k) for k in T_POSE_CAM))
     images, sweeps, poses = (root / group / NAME for group in ("data_2d_raw", "data_3d_raw", "data_poses"))
     (root / "data_2d_raw" / OTHER / "image_00/data_rect").mkdir(parents=True)
@@ -82,6 +90,12 @@ def write_drive(root: Path) -> Path:
         for k in range(FRAMES):
             pixels = np.random.default_rng(k).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8)
             Image.fromarray(pixels).save(images / name / f"data_rect/{k:010d}.png")
+    _stamps(images / "image_02", IMAGE_DELAY)
+    (images / "image_02/data_rgb").mkdir()
+    for k in range(FRAMES):
+        Image.fromarray(np.full((FISHEYE_SIZE, FISHEYE_SIZE, 3), 9 * k, np.uint8)).save(
+            images / f"image_02/data_rgb/{k:010d}.png"
+        )
     _stamps(sweeps / "velodyne_points", 0)
     (sweeps / "velodyne_points/data").mkdir()
     for k in range(FRAMES):
@@ -105,6 +119,14 @@ def _lens(name: str) -> str:
         f"S_rect_{number}: {SIZE[0]}.000000 {SIZE[1]}.000000\nR_rect_{number}: {_row(R_RECT[name][:3, :3])}"
         f"P_rect_{number}: 40 0 23.5 {-24 if number == '01' else 0} 0 41 11.5 0 0 0 1 0\n"
     )
+
+
+def _mei_yaml(name: str) -> str:
+    """As the files have it, of which no YAML reader takes the first line."""
+    groups = {"mirror": ("xi",), "distortion": ("k1", "k2", "p1", "p2"), "projection": ("gamma1", "gamma2", "u0", "v0")}
+    size = f"image_width: {FISHEYE_SIZE}\nimage_height: {FISHEYE_SIZE}\n"
+    parts = [f"{k}_parameters:\n" + "".join(f"   {n}: {MEI[n]:.16e}\n" for n in names) for k, names in groups.items()]
+    return f"%YAML:1.0\n---\nmodel_type: MEI\ncamera_name: {name}\n{size}{''.join(parts)}"
 
 
 def _stamps(folder: Path, delay: float) -> None:

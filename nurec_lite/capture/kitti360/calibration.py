@@ -4,7 +4,7 @@
 Frames of the files: cam k as it was before rectification; pose, the inertial unit, with z down; velo.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,11 +13,13 @@ from torch import Tensor
 from nurec_lite.capture.files import numbers, read_text
 from nurec_lite.capture.kitti.calibration import MAX_FOCAL, MAX_LEVER, MAX_PIXELS, is_rotation, read_calibration
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.camera import MOST_XI, Camera, beyond
+from nurec_lite.geometry.mei import widest
 from nurec_lite.geometry.se3 import invert
 
 CAMERAS, FISHEYE = ("image_00", "image_01"), ("image_02", "image_03")
 RESTORE = "copy the folder calibration of KITTI-360 again"
+_SIZE, _FOCAL, _MEI = ("image_width", "image_height"), ("gamma1", "gamma2", "u0", "v0"), ("xi", "k1", "k2", "p1", "p2")
 HALF = 0.5  # pixels: KITTI counts pixel centres from 0, here they lie at 0.5
 
 
@@ -46,6 +48,28 @@ class Calibration:
             raise CaptureError(f"{path}: 'P_rect_{number}' is no camera of {width:g}x{height:g} pixels; {RESTORE}")
         return Camera(name, int(width), int(height), fx, fy, cx + HALF, cy + HALF, T_rig_cam=self.rectified(name))
 
+    def fisheye(self, name: str) -> Camera:
+        """A camera of Mei's model with its mask: beyond the field of the lens nothing is seen."""
+        path = self.folder / f"{name}.yaml"
+        known = {key: row[0] for key, row in read_calibration(path, RESTORE).items() if len(row) == 1}
+        lacks = [key for key in (*_SIZE, *_FOCAL, *_MEI) if key not in known]
+        if lacks:
+            raise CaptureError(f"{path} lacks '{lacks[0]}'; {RESTORE}")
+        (width, height), (g1, g2, u0, v0) = ([known[key] for key in keys] for keys in (_SIZE, _FOCAL))
+        if not all(1 <= n <= MAX_PIXELS and n.is_integer() for n in (width, height)):
+            raise CaptureError(f"{path} has no width and height in pixels; {RESTORE}")
+        xi = known["xi"]
+        if not (
+            0 <= xi <= MOST_XI and min(g1, g2) >= 1 and max(g1, g2) < MAX_FOCAL and 0 < u0 < width and 0 < v0 < height
+        ):
+            raise CaptureError(f"{path} is no camera of {width:g}x{height:g} pixels; {RESTORE}")
+        T_velo_pose = self.T_velo_cam0 @ invert(self.T_pose_cam[CAMERAS[0]])
+        camera = Camera(
+            name, int(width), int(height), g1 / (1 + xi), g2 / (1 + xi), u0 + HALF, v0 + HALF,
+            T_rig_cam=T_velo_pose @ self.T_pose_cam[name], distortion=tuple(known[key] for key in _MEI), lens="mei",
+        )  # fmt: skip
+        return replace(camera, mask=beyond(camera, widest(xi)))
+
     def _matrix(self, key: str, rows: int, columns: int) -> Tensor:
         return _matrix(self.folder / "perspective.txt", self.perspective.get(key, []), key, rows, columns)
 
@@ -62,8 +86,9 @@ def open_calibration(folder: Path) -> Calibration:
     except ValueError as error:
         raise CaptureError(f"{velo} must hold 12 numbers; {RESTORE}") from error
     known = read_calibration(poses, RESTORE)
+    mounted = (*CAMERAS, *(name for name in FISHEYE if name in known))
     return Calibration(
-        folder, _rigid(velo, row, "the transform"), {k: _rigid(poses, known.get(k, []), k) for k in CAMERAS},
+        folder, _rigid(velo, row, "the transform"), {k: _rigid(poses, known.get(k, []), k) for k in mounted},
         read_calibration(folder / "perspective.txt", RESTORE),
     )  # fmt: skip
 

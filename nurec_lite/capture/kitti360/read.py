@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a drive of KITTI-360 (https://www.cvlibs.net/datasets/kitti-360) as a capture: the two perspective cameras, the Velodyne, and
-moving objects. The fisheye cameras and the SICK scanners are left out.
+"""Reads a drive of KITTI-360 (https://www.cvlibs.net/datasets/kitti-360) as a capture: the two perspective cameras, if asked for the
+two fisheye cameras, the Velodyne, and moving objects. The SICK scanners are left out.
 
 Seconds count from the first image. An image is seen at its stamp. A sweep's stamp is the moment in which the lidar faces forward, as
 in KITTI.
@@ -54,7 +54,8 @@ def read_kitti360(
     downscale: int = 1,
 ) -> Capture:
     found = open_drive(Path(root), drive)
-    sensors = [found.calibration.camera(name) for name in _cameras(found, cameras)]
+    known = found.calibration
+    sensors = [(known.fisheye if name in FISHEYE else known.camera)(name) for name in _cameras(found, cameras)]
     images = [frame for camera in sensors for frame in _images(found, camera, downscale)]
     sweeps = _sweeps(found)
     names = chosen_sensors("data.lidars", lidars, () if sweeps is None else (LIDAR,), found.name)
@@ -73,12 +74,10 @@ def read_kitti360(
 
 
 def _cameras(drive: Drive, asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    for name in asked or ():
-        if name in FISHEYE:
-            raise CaptureError(
-                f"data.cameras names '{name}', a fisheye camera of KITTI-360, which is not read; choose among {', '.join(CAMERAS)}"
-            )
-    there = [name for name in CAMERAS if (drive.root / IMAGES / drive.name / name).is_dir()]
+    names = (
+        CAMERAS if asked is None else (*CAMERAS, *(name for name in FISHEYE if name in drive.calibration.T_pose_cam))
+    )
+    there = [name for name in names if (drive.root / IMAGES / drive.name / name).is_dir()]
     return chosen_sensors("data.cameras", asked, there, drive.name)
 
 
@@ -87,15 +86,20 @@ def _cameras(drive: Drive, asked: tuple[str, ...] | None) -> tuple[str, ...]:
 
 def _images(drive: Drive, camera: Camera, downscale: int) -> list[ImageFrame]:
     folder = drive.root / IMAGES / drive.name / camera.name
-    files = numbered_files(folder / "data_rect", "*.png", _REMEDY)
+    files = numbered_files(folder / _folder(camera.name), "*.png", _REMEDY)
     size = (camera.width, camera.height)
     times = _times(drive, folder, list(files))
     posed = drive.posed(times, times)
     poses = drive.path.at(times.nan_to_num())
-    loads = [ImageFile(path, size, downscale, "perspective.txt") for path in files.values()]
+    calibration = f"{camera.name}.yaml" if camera.name in FISHEYE else "perspective.txt"
+    loads = [ImageFile(path, size, downscale, calibration) for path in files.values()]
     loads[0].check()
     rows = zip(files, times.tolist(), poses, loads, posed.tolist(), strict=True)
     return [ImageFrame(camera.name, n, time, time, T, T, load) for n, time, T, load, known in rows if known]
+
+
+def _folder(name: str) -> str:
+    return "data_rgb" if name in FISHEYE else "data_rect"
 
 
 def _times(drive: Drive, folder: Path, frames: list[int]) -> Tensor:  # [n] seconds, NaN where there is none
@@ -161,7 +165,7 @@ def _seen(drive: Drive, sweeps: Sweeps | None, box: Box) -> float | None:  # sec
 def _doubts(drive: Drive, images: list[ImageFrame], sweeps: Sweeps | None) -> list[Doubt]:
     found = [Doubt(LIDAR, False, note) for note in (() if sweeps is None else sweeps.scan.notes)]
     there = sum(
-        len(list((drive.root / IMAGES / drive.name / name / "data_rect").glob("*.png")))
+        len(list((drive.root / IMAGES / drive.name / name / _folder(name)).glob("*.png")))
         for name in {f.sensor for f in images}
     )
     lost = there - len(images) + (0 if sweeps is None else sweeps.left_out)

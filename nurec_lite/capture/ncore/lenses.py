@@ -134,6 +134,8 @@ def camera_model(camera: Camera) -> "CameraModelParameters":
     """The camera as a record of NCore's library; CaptureError where it has none."""
     from ncore.data import ShutterType
 
+    if camera.lens == "mei":
+        raise CaptureError(f"camera {camera.name} has a MEI lens, which NCore has no model for; write format=pack")
     names = {ours: name for name, ours in NAMES.items()}
     assert set(names) == set(SHUTTERS)
     shared = {

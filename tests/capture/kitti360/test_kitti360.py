@@ -15,9 +15,12 @@ from tiny_kitti360 import (
     FRAMES,
     IMAGE_DELAY,
     LORRY,
+    MEI,
     NAME,
     POSED,
     SIZE,
+    T_POSE_FISHEYE,
+    T_POSE_VELO,
     WALL,
     box_at,
     boxes_xml,
@@ -28,11 +31,12 @@ from tiny_kitti360 import (
     write_drive,
 )
 
-from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.check import check_capture, sensor_flaws
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.kitti360.read import read_kitti360
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import DataConfig, PosesChoice
+from nurec_lite.geometry.camera import project_points
 from nurec_lite.geometry.se3 import invert, quat_to_matrix, transform
 from nurec_lite.readers import read_capture
 
@@ -157,9 +161,28 @@ def test_a_drive_must_be_chosen(whole: Path, drive: str | None) -> None:
         read_kitti360(whole, drive=drive)
 
 
-def test_a_fisheye_camera_is_refused_by_name(whole: Path) -> None:
-    with pytest.raises(CaptureError, match="'image_02', a fisheye camera of KITTI-360, which is not read"):
-        read_kitti360(whole, drive="7", cameras=("image_00", "image_02"))
+def test_a_fisheye_camera_is_read_if_it_is_asked_for(whole: Path) -> None:
+    assert [c.name for c in read_kitti360(whole, drive="7").cameras] == ["image_00", "image_01"]
+    capture = read_kitti360(whole, drive="7", cameras=("image_02",))
+    (camera,) = capture.cameras
+    assert camera.lens == "mei" and camera.mask is not None and capture.images[1].load().shape == (24, 24, 3)
+    assert camera.mask[0, 0] and camera.mask[-1, -1] and not camera.mask[6:18, 6:18].any()
+    assert not list(sensor_flaws(camera)), "corners without a direction are masked"
+    torch.testing.assert_close(camera.T_rig_cam, invert(T_POSE_VELO) @ T_POSE_FISHEYE["image_02"])
+    numbers = tuple(MEI[key] for key in ("xi", "k1", "k2", "p1", "p2"))
+    ray = torch.tensor([[0.48, -0.6, 0.64]], dtype=torch.float64)
+    x, y = (ray[:, :2] / (ray[:, 2:] + MEI["xi"]))[0].tolist()
+    r2, (_, k1, k2, p1, p2) = x * x + y * y, numbers
+    u = x * (1 + k1 * r2 + k2 * r2 * r2) + 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
+    pixels, _ = project_points(camera, 7 * ray)
+    assert float(pixels[0, 0]) == pytest.approx(MEI["gamma1"] * u + MEI["u0"] + 0.5, abs=1e-3)
+
+
+def test_a_fisheye_camera_with_a_broken_calibration_is_refused(root: Path) -> None:
+    path = root / "calibration/image_02.yaml"
+    path.write_text(path.read_text().replace("xi:", "chi:"))
+    with pytest.raises(CaptureError, match=r"image_02.yaml lacks 'xi'; copy the folder calibration"):
+        read_kitti360(root, drive="0", cameras=("image_02",))
 
 
 def text(name: str, old: str, new: str) -> Callable[[Path], object]:
