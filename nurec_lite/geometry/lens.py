@@ -23,9 +23,9 @@ ANGULAR = ("fisheye", "ftheta", "mei")  # places are angles, not tangents
 COEFFICIENTS: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
     "pinhole": (("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6", "s1", "s2", "s3", "s4"), (0, 5, 8, 12)),
     "fisheye": (("k1", "k2", "k3", "k4", "p1", "p2", "s1", "s3"), (0, 4, 8)),
+    "mei": (("xi", "k1", "k2", "p1", "p2"), (5,)),  # mei.py
     # a2 to a5: of the polynomial from angles to pixels, divided by fy; d, e: u = .. + d y, v = e x + .., both times fy;
     # b1 to b5: of the polynomial from pixels divided by fy to angles, where that one is exact
-    "mei": (("xi", "k1", "k2", "p1", "p2"), (5,)),  # mei.py
     "ftheta": (("a2", "a3", "a4", "a5", "d", "e", "b1", "b2", "b3", "b4", "b5"), (6, 11)),
 }
 LENSES = tuple(COEFFICIENTS)

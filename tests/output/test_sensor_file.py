@@ -176,7 +176,7 @@ def test_mistakes_of_a_lidar_are_sentences(tmp_path: Path, change: dict[str, Any
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ({"model": "mei"}, "model is 'mei', but must be one of pinhole, fisheye, ftheta"),
+        ({"model": "brown"}, "model is 'brown', but must be one of pinhole, fisheye, mei, ftheta"),
         (
             {"model": "fisheye", "distortion": [0.1] * 5},
             "distortion has 5 numbers, but those of a fisheye lens are 4 or 8",

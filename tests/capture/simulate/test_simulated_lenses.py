@@ -27,7 +27,7 @@ def test_wide_lenses_see_the_street_behind_them(lens: str) -> None:
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ({"lens": "mei"}, "lens is 'mei', but must be one of pinhole, fisheye, ftheta"),
+        ({"lens": "brown"}, "lens is 'brown', but must be one of pinhole, fisheye, mei, ftheta"),
         ({"hfov_deg": 200.0}, "a pinhole sees 170 degrees at most"),
         ({"lens": "fisheye", "distortion": (0.1,) * 5}, "a fisheye lens has 0 or 4 or 8"),
     ],
