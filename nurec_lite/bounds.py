@@ -16,6 +16,7 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.options import known_options, parameters_of
 
 MOST_ENTRIES = 1000  # of a list
+AUTO = "auto"  # of a number: the capture decides
 LONGEST = 4096  # characters: no path of Linux is longer
 
 
@@ -41,6 +42,17 @@ class Between:
         if self.above or self.below:
             return f"be {'above' if self.above else 'at least'} {low} and {'below' if self.below else 'at most'} {high}"
         return f"lie between {low} and {high}"
+
+
+@dataclass(frozen=True)
+class BetweenOrAuto(Between):
+    """A finite number, or the word that leaves it to the program."""
+
+    def holds(self, value: Any) -> bool:
+        return value == AUTO or super().holds(value)
+
+    def __str__(self) -> str:
+        return f"be {AUTO} or {super().__str__()}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ KINDS = (
     "waymo",
 )  # of captures, each with a reader
 POSE_CONVENTIONS = tuple(f"{of}{way}" for of in ("lidar", "camera", "rig") for way in ("", "_inverse", "_relative"))
-_COUNT, _SHARE = Between(0, 10**8), Between(0, 1)
+_COUNT, _AUTO_COUNT, _SHARE = Between(0, 10**8), BetweenOrAuto(0, 10**8), Between(0, 1)
 _RATE = _WEIGHT = Between(0, 1e39)  # where too much begins, only training tells
 _TIME, _TEXT, _FLAG, _PORT = Between(-1e10, 1e10), Text(), Flag(), Between(0, 65535)
 BOUNDS: dict[str, Bound] = {
@@ -107,7 +119,7 @@ BOUNDS: dict[str, Bound] = {
     "data.poses.convention": OneOf(POSE_CONVENTIONS), "data.tracks.file": _TEXT,
     "data.tracks.source": OneOf(("auto", "capture", "lidar", "none")),
     "data.tracks.sizes": OneOf(("hwl", "hlw", "whl", "wlh", "lhw", "lwh")), "data.tracks.first_frame": Between(0, 10**9),
-    "model.points": _COUNT, "model.actor_points": _COUNT, "model.raised_points": _COUNT, "model.far_points": _COUNT,
+    "model.points": _AUTO_COUNT, "model.actor_points": _COUNT, "model.raised_points": _AUTO_COUNT, "model.far_points": _AUTO_COUNT,
     "model.far_metres": Between(0, 1e5, above=True), "model.sh_degree": Between(0, 3), "model.sky_height": Between(1, 8192),
     "model.lidar_opacity": _FLAG, "model.opacity": Between(0, 1, above=True), "model.guessed_opacity": Between(0, 1, above=True),
     "model.calibrate": _FLAG, "model.mirror_actors": _FLAG, "model.knot_seconds": Between(0.01, 1e4),
@@ -123,7 +135,7 @@ BOUNDS: dict[str, Bound] = {
     "lr.camera_offsets": _RATE, "lr.exposure_drift": _RATE, "lr.vignetting": _RATE, "lr.bilateral": _RATE,
     "lr.decay": Between(0, 1, above=True),
     "density.every": Between(1, 10**9), "density.start": _SHARE, "density.stop": _SHARE,
-    "density.cap": Between(1, 10**9), "density.growth": Between(1, 100), "density.footprint": _FLAG, "density.box": Between(1, 100),
+    "density.cap": BetweenOrAuto(1, 10**9), "density.growth": Between(1, 100), "density.footprint": _FLAG, "density.box": Between(1, 100),
     "density.jitter": Between(0, 100), "density.noise": _RATE,
     "loss.image": _WEIGHT, "loss.ssim": _SHARE, "loss.range": _WEIGHT, "loss.reach": _WEIGHT,
     "loss.intensity": _WEIGHT, "loss.drop": _WEIGHT, "loss.opacity": _WEIGHT,

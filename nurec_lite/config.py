@@ -62,27 +62,23 @@ class DataConfig:
     trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
-    drive: str | None = (
-        None  # KITTI raw: found when there is one; Argoverse 2, nuScenes, PandaSet, Waymo: the scene's name or number
-    )
+    drive: str | None = None  # KITTI raw: found when there is one; Argoverse 2, nuScenes, PandaSet, Waymo: the scene
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     rate: float | None = None  # COLMAP: images a second where names are numbers; null: names are times, or 10
     unit_metres: float = 1.0  # COLMAP: metres of a unit of the reconstruction
     poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
-    tracks: TracksChoice = field(
-        default_factory=TracksChoice
-    )  # KITTI raw: tracking labels; null: tracklet_labels.xml if present
+    tracks: TracksChoice = field(default_factory=TracksChoice)  # KITTI raw: labels; null: tracklet_labels.xml, if any
 
 
 @dataclass
 class ModelConfig:
     """The start of the scene."""
 
-    points: int = 60_000  # approximate number of background Gaussians from the lidar
+    points: int | str = 60_000  # background Gaussians from the lidar, about; auto: half of density.cap
     actor_points: int = 2_000  # largest number of Gaussians of an actor
     mirror_actors: bool = True  # cars and the like begin with a mirror image of their measured side
-    raised_points: int = 8_000  # approximate number of Gaussians above the lidar's highest beam
-    far_points: int = 4_000  # largest number of Gaussians of the far shell
+    raised_points: int | str = 8_000  # Gaussians above the lidar's highest beam, about; auto: a fifth of density.cap
+    far_points: int | str = 4_000  # Gaussians of the far shell at most; auto: a tenth of density.cap, at most 100 000
     far_metres: float = 150.0  # distance of the far shell
     sh_degree: int = 1  # 0 to 3
     sky_height: int = 128  # rows of the environment map; it has twice as many columns
@@ -129,7 +125,7 @@ class DensityConfig:
     every: int = 100  # steps between relocations
     start: float = 0.05  # fraction of the run at which relocations begin
     stop: float = 0.8  # fraction of the run at which they end
-    cap: int = 80_000  # largest number of Gaussians
+    cap: int | str = 80_000  # largest number of Gaussians; auto: by the surface that images see (docs/model.md)
     growth: float = 1.05  # factor at each relocation until the cap is reached
     footprint: bool = True  # relocation prefers Gaussians that cover many pixels of a training image
     jitter: float = 0.5  # standard deviations by which copies move apart
@@ -349,8 +345,8 @@ def check_budget(config: Config) -> None:
     if config.train.steps is None and config.train.seconds is None:
         raise ConfigError("give a budget: train.steps=N or train.seconds=S")
     model, cap = config.model, config.density.cap
-    first = model.points + model.raised_points + model.far_points
-    if cap < first and config.train.resume is None:
+    first = sum(n for n in (model.points, model.raised_points, model.far_points) if isinstance(n, int))
+    if isinstance(cap, int) and cap < first and config.train.resume is None:
         raise ConfigError(
             f"density.cap is {cap}, but model.points, model.raised_points and model.far_points ask for {first} to start with; "
             "raise the cap or lower these"

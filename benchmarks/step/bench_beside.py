@@ -97,7 +97,7 @@ def gsplats(config: Config) -> Contender:
     middle = capture.images[len(capture.images) // 2].time_mid
     ops.load()
     params = parameters_of(state.scene, middle)
-    loop = GsplatLoop(gsplat, params, shots_of(capture, device), fused_ssim.image_loss, config.density.cap)
+    loop = GsplatLoop(gsplat, params, shots_of(capture, device), fused_ssim.image_loss, state.cap)
     return Contender(loop, lambda: len(loop.params["means"]))
 
 

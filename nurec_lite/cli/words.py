@@ -55,7 +55,7 @@ def split(text: str) -> list[str]:
 class _Type:
     """The type of a key."""
 
-    text: bool  # a text, or a list of texts
+    text: bool  # a text, or a list of texts; not a number that may also be a word
     listed: bool
     optional: bool
 
@@ -63,7 +63,7 @@ class _Type:
     def of(cls, hint: Any) -> "_Type":
         kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         entries = [get_args(kind)[0] for kind in kinds if get_origin(kind) is list]
-        return cls(str in (*kinds, *entries), bool(entries), type(None) in kinds)
+        return cls(str in (*kinds, *entries) and int not in kinds, bool(entries), type(None) in kinds)
 
     def value(self, given: str) -> str:
         """Rewrites the value of a key for one run."""

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scene that training starts from: disks on the lidar's surfaces, coloured from the images, guesses beyond them, and a sky."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.memory import memory_for
 from nurec_lite.base.ranges import span
+from nurec_lite.bounds import AUTO
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
 from nurec_lite.scene.beyond import far_positions, panorama
@@ -15,6 +16,7 @@ from nurec_lite.scene.disks import disks
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.mirror import symmetric_nodes, with_mirrored
 from nurec_lite.scene.moments import Asked, Seen, Wanted, fewer_frames, seen
+from nurec_lite.scene.needed import Chosen, Limits, Number, Numbers, patches_seen
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.scene import Scene
@@ -24,6 +26,14 @@ from nurec_lite.scene.voxels import Voxels, voxel_means
 REFERENCE_METRES = 10.0  # up to this distance from the trajectory voxels have their smallest size
 
 
+@dataclass(frozen=True)
+class FirstScene:
+    """A scene to start from, and the number of Gaussians up to which it may grow."""
+
+    scene: Scene
+    chosen: Chosen
+
+
 def make_scene(
     capture: Capture,
     config: ModelConfig,
@@ -31,16 +41,33 @@ def make_scene(
     device: torch.device | str,
 ) -> Scene:
     """Gaussians from all training sweeps and images, worked out on the device."""
+    return first_scene(capture, config, AUTO, seed, device).scene
+
+
+def first_scene(
+    capture: Capture,
+    config: ModelConfig,
+    cap: Number,  # largest number of Gaussians
+    seed: int,
+    device: torch.device | str,
+) -> FirstScene:
+    """The same, where the capture decides on numbers that the configuration leaves open."""
+    limits = Limits.of(capture, torch.device(device))
+    least = limits.choose(0).cap if isinstance(cap, str) else cap  # nothing is looked at yet
+    first = Numbers.of(config, least)
     poses = torch.stack([frame.T_world_rig_start[:3, 3] for frame in (*capture.sweeps, *capture.images)])
-    far = far_positions(poses, config.far_points, config.far_metres, seed)
+    far = far_positions(poses, first.far, config.far_metres, seed)
     if not _training_sweeps(capture):
-        far = torch.cat([far, unmeasured_positions(capture, config.points, config.far_metres, seed)])
-    wanted = Wanted(config.points, config.actor_points * len(capture.tracks), config.raised_points)
+        far = torch.cat([far, unmeasured_positions(capture, first.points, config.far_metres, seed)])
+    wanted = Wanted(first.points, config.actor_points * len(capture.tracks), first.raised)
     symmetric = symmetric_nodes(capture.tracks) if config.mirror_actors else frozenset()
     with memory_for(f"the frames of {capture.name}", fewer_frames(capture, wanted.background)):
         with span("moments"):
             shown = seen(Asked(capture, far.to(device), config.sky_height, wanted))
-        parts = _parts(shown, poses.unique(dim=0).to(device), config, symmetric)
+        path = poses.unique(dim=0).to(device)
+        level = _level(shown.background, path)
+        chosen = limits.choose(patches_seen(shown.background, level)) if isinstance(cap, str) else Chosen(cap, "given")
+        parts = _parts(shown, level, path, config, Numbers.of(config, chosen.cap), symmetric)
     if not parts:
         raise CaptureError(
             f"capture {capture.name} shows nothing to start from: no ray of a training sweep returned and no training "
@@ -53,7 +80,8 @@ def make_scene(
     tracks = capture.tracks.to(device)
     exposure = torch.zeros(len(capture.cameras), 2, 3, device=device)
     learned = tracks.translations.clone(), tracks.quaternions.clone(), exposure
-    return Scene(gaussians, panorama(shown.sky, config.sky_height), tracks, *learned, capture.origin)
+    scene = Scene(gaussians, panorama(shown.sky, config.sky_height), tracks, *learned, capture.origin)
+    return FirstScene(scene, chosen)
 
 
 def _training_sweeps(capture: Capture) -> int:
@@ -63,13 +91,15 @@ def _training_sweeps(capture: Capture) -> int:
 
 def _parts(
     shown: Seen,
+    level: Tensor,  # [n] of the background's points, as `_level` has it
     path: Tensor,  # [m, 3] metres, where the vehicle was
     config: ModelConfig,
+    numbers: Numbers,
     symmetric: frozenset[int],  # nodes that get a far side like the near one
 ) -> list[tuple[Points, float]]:
     """Points that become Gaussians, each part with its opacity; none of them is empty."""
-    background = _thinned(shown.background, _level(shown.background, path), config.points)
-    raised = _thinned(shown.raised, _level(shown.raised, path), config.raised_points)
+    background = _thinned(shown.background, level, numbers.points)
+    raised = _thinned(shown.raised, _level(shown.raised, path), numbers.raised)
     parts = [(part, config.opacity) for part in (background, *_of_actors(shown.actors, config, symmetric))]
     parts += [(part, config.guessed_opacity) for part in (raised, shown.far)]
     return [(part, opacity) for part, opacity in parts if len(part)]

@@ -150,7 +150,7 @@ def density(stages: Stages, state: TrainState) -> None:
     config, g = state.config.density, state.scene.gaussians
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
-        stages.update.rearrange(stages, state, max(0, min(config.cap, int(len(g) * config.growth)) - len(g)))
+        stages.update.rearrange(stages, state, max(0, min(state.cap, int(len(g) * config.growth)) - len(g)))
 
 
 def rearrange(

@@ -6,7 +6,9 @@ from typing import Any
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.memory import is_out_of_memory
+from nurec_lite.bounds import AUTO
 from nurec_lite.config import Config
+from nurec_lite.scene.needed import LEAST
 
 TRIES = 4
 _LESS = 0.7  # of what it was
@@ -32,11 +34,15 @@ def smaller(
 ) -> tuple[Config, str]:
     """Returns a configuration that needs less, and its changes in words."""
     rays, model = max(64, config.train.lidar_rays // 2), config.model
-    cap = min(config.density.cap, int(_LESS * (gaussians or config.density.cap)))
+    given = config.density.cap
+    most = gaussians or LEAST if isinstance(given, str) else given
+    cap = min(most, int(_LESS * (gaussians or most)))
     less = {"train.lidar_rays": rays, "density.cap": cap}
     if not resumed:
         points: dict[str, Any] = {
-            name: int(_LESS * getattr(model, name)) for name in ("points", "raised_points", "far_points")
+            name: int(_LESS * number)
+            for name in ("points", "raised_points", "far_points")
+            if (number := getattr(model, name)) != AUTO  # which follows the cap
         }
         model = replace(model, **points)
         less |= {f"model.{name}": value for name, value in points.items()}

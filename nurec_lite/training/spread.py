@@ -94,7 +94,8 @@ def with_scene_of_first(state: TrainState, ranks: Ranks) -> TrainState:
         _put(content, name, _of_shape(_tensors(content)[name], shape))
     ranks.broadcast(_tensors(content).values())
     scene = scene_from_dict(content)
-    return replace(state, scene=scene, optimizer=make_optimizer(scene, state.config.lr), watch=Watch())
+    optimizer = make_optimizer(scene, state.config.lr)
+    return replace(state, scene=scene, optimizer=optimizer, watch=Watch(), most=ranks.share(state.most))
 
 
 def _tensors(content: dict[str, Any]) -> dict[str, Tensor]:

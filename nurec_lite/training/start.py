@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.key_values import assigned, hydra_value
+from nurec_lite.bounds import AUTO
 from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
-from nurec_lite.config import Config
+from nurec_lite.config import Config, ModelConfig
 from nurec_lite.scene.calibration import none_known
-from nurec_lite.scene.init import make_scene
+from nurec_lite.scene.init import first_scene
+from nurec_lite.scene.needed import LEAST
+from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import (
     CheckpointError,
     load_checkpoint,
@@ -62,11 +65,20 @@ def _fresh_state(
 ) -> TrainState:
     capture, wanted = plan.capture, config.model
     model = replace(wanted, lidar_opacity=_two_opacities(config, plan))
-    scene = make_scene(capture, model, config.seed, device)
+    scene, most = _first(config, capture, model, device)
     if wanted.calibrate and config.render == "own":  # the peer gives poses no gradient
         scene.calibration = none_known(capture, wanted.knot_seconds, device, wanted.bilateral_grid, starts())
     optimizer, generator = make_optimizer(scene, config.lr), torch.Generator(device).manual_seed(config.seed)
-    return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture))
+    return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture), most=most)
+
+
+def _first(config: Config, capture: Capture, model: ModelConfig, device: torch.device) -> tuple[Scene, int | None]:
+    """The scene to start from, and the cap where the capture decides on it."""
+    first = first_scene(capture, model, config.density.cap, config.seed, device)
+    if config.density.cap != AUTO:
+        return first.scene, None
+    log.info("density.cap=auto: at most %s Gaussians (%s)", f"{first.chosen.cap:,}", first.chosen.why)
+    return first.scene, first.chosen.cap
 
 
 def _two_opacities(config: Config, plan: ShotPlan) -> bool:
@@ -94,10 +106,18 @@ def _stored_state(
     edge = counters["edge"] if "edge" in counters else edge_of_stored_scene(scene.gaussians.means.detach())
     state = TrainState(
         plan, config, scene, optimizer, generator, device, int(counters["step"]), counters["seconds"], history=history,
-        watch=Watch(edge), digest=digest,
+        watch=Watch(edge), digest=digest, most=_most_of(content, config),
     )  # fmt: skip
     state.gone = int(counters.get("gone", 0))
     return state
+
+
+def _most_of(content: dict[str, Any], config: Config) -> int | None:
+    """The cap of a run that goes on, where the capture decided on it; that of its settings where it is left open only now."""
+    if config.density.cap != AUTO:
+        return None
+    counters, before = content["counters"], content["config"].get("density", {}).get("cap", LEAST)
+    return int(counters.get("most_gaussians", LEAST if before == AUTO else before))
 
 
 def check_same_configuration(
@@ -114,6 +134,7 @@ def check_same_configuration(
             asdict(type(now)()) | content["config"].get(part, {}),
             asdict(now),
         )  # an older version lacks some keys
+        moved |= {key for key in now if part == "model" and now[key] == AUTO}  # numbers of a scene that is made already
         other = next((key for key in now if key not in moved and was.get(key) != now[key]), None)
         if other is not None:
             wanted = assigned(f"{part}.{other}", was.get(other))

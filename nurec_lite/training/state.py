@@ -49,6 +49,14 @@ class TrainState:
     # None: lists have all the room that they need
     failed: Tensor | None = None
     digest: Digest | None = None  # of the capture, for checkpoints; None: they do not say what they were made from
+    most: int | None = None  # Gaussians up to which density control adds some; None: density.cap, which is a number
+
+    @property
+    def cap(self) -> int:
+        """Largest number of Gaussians."""
+        cap = self.config.density.cap if self.most is None else self.most
+        assert isinstance(cap, int)
+        return cap
 
     def __post_init__(self) -> None:
         if math.isinf(self.watch.edge):

@@ -11,7 +11,18 @@ from shell import FAST, Shell, assert_mendable
 
 from nurec_lite.base.options import known_options, parameters_of
 from nurec_lite.base.paths import resource
-from nurec_lite.bounds import BOUNDS, Between, BoundError, Flag, OneOf, Text, check_options, check_values, leaves
+from nurec_lite.bounds import (
+    BOUNDS,
+    Between,
+    BetweenOrAuto,
+    BoundError,
+    Flag,
+    OneOf,
+    Text,
+    check_options,
+    check_values,
+    leaves,
+)
 from nurec_lite.config import VERBS, Config
 
 KEYS = {key: hint for cls in VERBS.values() for key, hint in leaves(cls)}
@@ -29,7 +40,13 @@ def test_no_range_is_of_no_key() -> None:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_ranges_are_of_the_type_of_their_key(key: str) -> None:
-    kinds = {Between: ("int", "float"), Flag: ("bool",), OneOf: ("str",), Text: ("str",)}[type(BOUNDS[key])]
+    kinds = {
+        Between: ("int", "float"),
+        BetweenOrAuto: ("int | str",),
+        Flag: ("bool",),
+        OneOf: ("str",),
+        Text: ("str",),
+    }[type(BOUNDS[key])]
     assert any(kind in str(KEYS[key]) for kind in kinds)
 
 

@@ -48,7 +48,7 @@ def test_a_run_needs_a_budget() -> None:
 @pytest.mark.parametrize("data", DATA)
 def test_a_size_goes_over_what_a_capture_chooses(data: str) -> None:
     config = composed(f"data={data}", "data.root=somewhere", "+size=large", "model.points=7")
-    assert (config.density.cap, config.model.raised_points, config.model.sh_degree) == (1_000_000, 200_000, 3)
+    assert (config.density.cap, config.model.raised_points, config.model.sh_degree) == ("auto", "auto", 3)
     assert config.model.points == 7 and config.data.root == "somewhere"
 
 
