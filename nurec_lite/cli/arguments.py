@@ -47,10 +47,15 @@ def check_groups(arguments: Sequence[str]) -> None:
             )
         if key not in GROUPS or "=" not in argument or sign not in ("", "+"):
             continue
-        bare = key == "opt" and "," in value and "[" not in value and not several
+        listed = "," in value and "[" not in value and not several
+        bare = listed and key == "opt"
         if sign != GROUPS[key] or bare:
             raise ConfigError(
                 f"{argument}: write {_right(key, value, bare)}; {key} is one of {', '.join(choices(key))}"
+            )
+        if listed:
+            raise ConfigError(
+                f"{argument} holds several values, but a run takes one {key}; give one, or put -m before train's arguments"
             )
 
 

@@ -17,6 +17,7 @@ from shell import FAST, Shell, assert_mendable
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.key_values import quoted
 from nurec_lite.bounds import BOUNDS, Text, check_values, leaves
+from nurec_lite.cli.arguments import check_groups
 from nurec_lite.cli.command import composed, load_run, named_checkpoint
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import plain, split, worded
@@ -235,6 +236,14 @@ def test_jobs_of_several_get_them(
 
 
 # ---- paths
+
+
+@pytest.mark.parametrize("argument", ["+recipe=realtime,best", "+size=large,", "data=pack,kitti_raw"])
+def test_a_run_takes_one_of_a_group(argument: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{argument} holds several values, but a run takes one")):
+        check_groups([argument])
+    check_groups(["-m", argument])
+    check_groups(["+opt=[fused_adam,no_sync]"])
 
 
 def test_the_source_of_tracks_and_poses_needs_no_last_word() -> None:

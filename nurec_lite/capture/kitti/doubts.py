@@ -17,7 +17,10 @@ def row_doubts(
     sweeps: Collection[int],  # numbers of all sweeps of the drive
 ) -> Iterator[Doubt]:
     """Rows are compared with the frames of the drive, not with those that are read."""
-    rows, frames = len(read_text(path, "name an existing poses_file").rstrip().splitlines()), len(clock.forward)
+    rows, frames = (
+        len(read_text(path, "name an existing poses_file (data.poses.file)").rstrip().splitlines()),
+        len(clock.forward),
+    )
     if rows > frames:
         sentence = f"{path.name} has {rows} rows, but the drive has {frames} frames."
         yield Doubt(path.name, False, sentence, "give the file of this drive, with a row for each frame")

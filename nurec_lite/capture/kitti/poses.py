@@ -163,7 +163,7 @@ def read_poses_file(
     path: Path,
     n_needed: int,
 ) -> Tensor:  # [n, 4, 4] T_world_velo, row i for frame i
-    lines = read_lines(path, "name an existing poses_file")
+    lines = read_lines(path, "name an existing poses_file (data.poses.file)")
     rows = [_parse_pose(path, number, line) for number, line in enumerate(lines, start=1)]
     if len(rows) < n_needed:
         raise CaptureError(f"{path} has {len(rows)} rows, but {n_needed} are needed; write one row for each frame")
