@@ -93,7 +93,7 @@ def _plain_verdicts(camera: str, images: list[Tensor]) -> Iterator[Verdict]:
 
 
 def _own_verdicts(sample: Sample, camera: Camera) -> Iterator[Verdict]:
-    """What never changes while the vehicle drives, and no mask leaves out."""
+    """A finding for pixels that never change while the vehicle drives and that no mask leaves out."""
     frames = [] if camera.mask is not None else while_driving(sample.images_of(camera.name))
     mask = own_vehicle([small(thumbnail(sample, frame)) for frame in frames])
     if mask is not None:
