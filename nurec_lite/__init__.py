@@ -11,7 +11,8 @@ from typing import Any
 
 from nurec_lite.base.announce import announce
 from nurec_lite.base.beginning import end_quietly
-from nurec_lite.base.early_device import begin_device
+from nurec_lite.base.early_device import VERBS, begin_device
+from nurec_lite.base.lean_imports import begin_imports
 
 __version__ = "0.1.0"
 _HOMES = {  # of the public names
@@ -58,3 +59,5 @@ if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m nurec_
     end_quietly()
     announce(sys.orig_argv)
     begin_device(sys.orig_argv)
+    if any(f"nurec_lite.{verb}" in sys.orig_argv for verb in VERBS):  # whose modules call `end_imports`
+        begin_imports()

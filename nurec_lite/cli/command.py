@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nurec_lite.base.beginning import begun
 from nurec_lite.base.config_store import store
 from nurec_lite.base.errors import ConfigError, UserError, overlong
+from nurec_lite.base.lean_imports import end_imports
 from nurec_lite.base.paths import resource
 from nurec_lite.base.place import hush, place_of, prints
 from nurec_lite.base.progress import interrupt_on_signals
@@ -47,6 +48,7 @@ def command(
     work: Callable[[list[str]], None],  # gets the arguments
 ) -> None:
     """Runs a verb and ends the process with 0 or, if there is something to mend, with 2."""
+    end_imports()
     endure()
     hush()
     arguments = sys.argv[1:]
