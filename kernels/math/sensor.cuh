@@ -200,14 +200,13 @@ NUREC_FN T elevation_of(Vec3<T> p) {
 
 template <class T>
 struct LidarModel {
-    T spin_rate;      // revolutions a radian of azimuth, negative when it turns clockwise, 0 when it does not spin
+    // A lidar that does not spin has the rate 2^-100 and the start -2^99: then every azimuth is at half of the sweep.
+    T spin_rate;      // revolutions a radian of azimuth, negative when it turns clockwise
     T azimuth_start;  // radians, where a revolution begins
 
-    NUREC_FN bool spins() const { return spin_rate != 0; }
+    NUREC_FN bool spins() const { return azimuth_start > T(-1e20); }
 
-    NUREC_FN T fraction(T azimuth) const {
-        return spins() ? positive_remainder((azimuth - azimuth_start) * spin_rate, T(1)) : T(0.5);
-    }
+    NUREC_FN T fraction(T azimuth) const { return positive_remainder((azimuth - azimuth_start) * spin_rate, T(1)); }
 
     // When the lidar looks at a point.
     NUREC_FN T lead(Moving<T> const& point) const {

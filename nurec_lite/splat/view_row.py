@@ -40,6 +40,7 @@ LENS_FIELDS = {
 }  # fmt: skip
 _BENDS = (1.0, 0.0, 0.0, 0.0, 0.0)  # for a lens with numbers in `lens`: what is bent has no conic
 _LIDAR = ("spin_rate", "azimuth_start")
+_WITHOUT_SPIN = (2.0**-100, -(2.0**99))  # kernels/math/sensor.cuh: every azimuth is at half of the sweep
 _WIDTHS = {
     "view.motion.R0": 9, "view.motion.R1": 9, "view.motion.t0": 3, "view.motion.t1": 3, "view.motion.seconds": 1,
     "view.forward": 3, "view.travel": 1, "view.turning": 1, "view.is_camera": 1,
@@ -103,10 +104,16 @@ def _path(start: Rows, end: Rows, centre: Vector) -> dict[str, list[float]]:
 
 def _sensor(sensor: Camera | Lidar) -> dict[str, list[float]]:
     if isinstance(sensor, Lidar):
-        return {f"view.lidar.{name}": [getattr(sensor, name)] for name in _LIDAR}
+        values = lidar_numbers(sensor)
+        return {f"view.lidar.{name}": [value] for name, value in zip(_LIDAR, values, strict=True)}
     numbers = dict(zip(CAMERA_FIELDS, camera_numbers(sensor), strict=True))
     lens = {} if sensor.is_plain else _lens(sensor)
     return {"view.is_camera": [1.0], **{f"view.camera.{k}": [x] for k, x in numbers.items()}, **lens}
+
+
+def lidar_numbers(lidar: Lidar) -> tuple[float, float]:
+    """Spin rate and start of a revolution as kernels take them, also of a lidar that does not spin."""
+    return (lidar.spin_rate, lidar.azimuth_start) if lidar.spins else _WITHOUT_SPIN
 
 
 def _lens(camera: Camera) -> dict[str, list[float]]:

@@ -17,7 +17,7 @@ from nurec_lite.geometry.camera import SHUTTERS, Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import pose_matrix, quat_multiply, rotvec_to_quat
 from nurec_lite.scene import footprint
-from nurec_lite.splat import project
+from nurec_lite.splat import project, view_row
 from nurec_lite.splat.views import CameraView, LidarView, View
 
 N = 129
@@ -41,7 +41,7 @@ def camera_numbers(camera: Camera) -> Tensor:
 
 
 def lidar_numbers(lidar: Lidar) -> Tensor:
-    return torch.tensor([[lidar.spin_rate, lidar.azimuth_start]], dtype=F64)
+    return torch.tensor([view_row.lidar_numbers(lidar)], dtype=F64)
 
 
 def moving_poses() -> tuple[Tensor, Tensor]:
@@ -194,8 +194,10 @@ def test_when_a_lidar_looks_there() -> None:
 
 
 def test_a_lidar_that_does_not_spin_looks_everywhere_in_the_middle_of_its_sweep() -> None:
-    rates = torch.tensor([[0.0, 1.0], [-0.25, 1.0], [0.25, -2.0]], dtype=F64)  # spin rate, start of a revolution
+    given = [replace(LIDAR, spins=False), LIDAR, replace(LIDAR, clockwise=False, azimuth_start=-100.0)]
+    rates = torch.cat([lidar_numbers(lidar) for lidar in given])
     assert call("lidar_spins", rates)[:, 0].tolist() == [0, 1, 1]
+    assert rates[:1].float().double().equal(rates[:1])  # as the view's row holds them
     still = call("lidar_fraction", rates[:1].expand(7, 2), torch.linspace(-4, 4, 7, dtype=F64)[:, None])
     assert still.eq(0.5).all()
 
