@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Gaussians of a call: S that stand still, then A that move; with their view.
+// Arguments of a call: the row of its view, and its Gaussians: S that stand still, then A that move.
 #pragma once
 
+#include "../math/view_row.cuh"
 #include "gaussians.h"
-#include "torch_view.h"
+#include "torch_check.h"
 
 namespace nurec {
+
+inline void check_view(at::Tensor const& view, at::Device device) {
+    check_tensor(view, "view", at::kFloat, {VIEW_NUMBERS}, device);
+    check_finite(view, "view");
+}
+
+// The sensor is a plain argument, since the host must not wait for the row.
+inline void check_sensor(at::Tensor const& view, bool is_camera) {
+    auto const host = values_of(view);
+    if (!host) return;
+    bool const there = reinterpret_cast<ViewRow<float> const*>(host->const_data_ptr<float>())->view.is_camera > 0;
+    TORCH_CHECK_VALUE(there == is_camera, "view is of a ", there ? "camera" : "lidar",
+                      ", but is_camera says otherwise");
+}
+
+inline ViewRow<float> const* row_of(at::Tensor const& view) {
+    return reinterpret_cast<ViewRow<float> const*>(view.const_data_ptr<float>());
+}
 
 struct GaussianTensors {
     at::Tensor const &still_means, &still_quats, &means, &quats, &velocities, &scales, &opacities, &view;

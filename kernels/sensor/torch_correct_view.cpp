@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "../common/torch_view.h"
+#include "../common/torch_gaussians.h"
 #include "correct_view.h"
 
 #ifdef NUREC_CUDA

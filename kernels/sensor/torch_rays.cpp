@@ -6,7 +6,7 @@
 
 #include <tuple>
 
-#include "../common/torch_view.h"
+#include "../common/torch_gaussians.h"
 #include "rays.h"
 
 #ifdef NUREC_CUDA

@@ -25,7 +25,7 @@ def available() -> bool:
 
 
 def tables(world: World) -> list[Tensor]:
-    """What the kernels call `world`: solids, kinds, boxes, nodes, order, cars, reach."""
+    """The `world` of the kernels: solids, kinds, boxes, nodes, order, cars, reach."""
     solids = [world.planes, world.from_owner, world.half, world.colour, world.trim]
     kinds = torch.stack([world.faces, world.material, world.owner], dim=1).to(torch.int32)
     *cars, standing = (torch.cat(rows) for rows in world.groups)

@@ -105,7 +105,7 @@ class Moving:
         return Rays(self.position[slots], turned, slots, self.owner_rotations, self.owner_positions)
 
     def tables(self, dtype: torch.dtype) -> list[Tensor]:
-        """What the kernels call `motion`."""
+        """The `motion` of the kernels."""
         owners = self.owner_rotations.to(dtype).contiguous(), self.owner_positions.to(dtype).contiguous()
         return [self.rotation.contiguous(), self.position.contiguous(), *owners]
 
@@ -351,7 +351,7 @@ class Drive:
         return self._received(rays.directions, echoes[order.argsort().to(self.device)], times, rings, index)
 
     def _echoes(self, motion: Moving, directions: Tensor, slots: Tensor) -> Tensor:  # [R, 3], [R] -> [R, 2]
-        """What `_echo` gives, by a kernel."""
+        """The result of `_echo`, by a kernel."""
         tables = self.tables(torch.float64), motion.tables(torch.float64)
         return torch.ops.nurec_lite.simulate_echoes(*tables, directions, slots, self._ray_spread, self.config.seed)
 
