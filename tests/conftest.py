@@ -27,6 +27,7 @@ MAX_THREADS = 2  # what tests compute is small
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 
+WITHOUT_VECTORS = os.environ.get("ATEN_CPU_CAPABILITY") == "default"
 EMULATED = os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1"
 if EMULATED:
     import emulation
@@ -86,8 +87,8 @@ def mark_later_cases(items: list[pytest.Item]) -> None:
 
 
 def is_parted(item: pytest.Item) -> bool:
-    """Whether a part of the slow tests may leave it out. All emulated tests count as slow."""
-    slow = EMULATED or item.get_closest_marker("slow") is not None
+    """Whether a part of the slow tests may leave it out. All emulated tests count as slow, and all that run again without wide vectors."""
+    slow = EMULATED or WITHOUT_VECTORS or item.get_closest_marker("slow") is not None
     return slow and item.get_closest_marker("every_part") is None
 
 

@@ -96,19 +96,21 @@ def _camera_flaws(camera: Camera) -> Iterator[str]:
         yield f"images of {camera.width}x{camera.height} pixels, but must have 1 to {MAX_PIXELS} in all"
     if not all(0 < f <= FARTHEST for f in (camera.fx, camera.fy)):
         yield f"fx, fy = {camera.fx:g}, {camera.fy:g} pixels, but must have positive ones"
+    if camera.mask is not None:  # before the lens, which is looked at where it is seen
+        yield from _mask_flaws(camera.mask, [camera.height, camera.width])
     if not all(abs(c) <= FARTHEST for c in (camera.cx, camera.cy, *camera.distortion)):
         yield "a principal point or a distortion that is not finite or absurd"
     elif min(camera.width, camera.height, camera.fx, camera.fy) > 0 and (flaw := lens_flaw(camera)):
         yield flaw
-    if camera.mask is not None and (camera.mask.dtype, camera.mask.shape) != (
-        torch.bool,
-        (camera.height, camera.width),
-    ):
-        found = f"{camera.mask.dtype} {list(camera.mask.shape)}".removeprefix("torch.")
-        yield f"a mask of {found}, but must have one of bool {[camera.height, camera.width]}"
-    elif camera.mask is not None and bool(camera.mask.all()):
-        yield "a mask that leaves no pixel of its images"
     yield from _mounting_flaws("T_rig_cam", camera.T_rig_cam)
+
+
+def _mask_flaws(mask: Tensor, size: list[int]) -> Iterator[str]:
+    if mask.dtype != torch.bool or list(mask.shape) != size:
+        found = f"{mask.dtype} {list(mask.shape)}".removeprefix("torch.")
+        yield f"a mask of {found}, but must have one of bool {size}"
+    elif bool(mask.all()):
+        yield "a mask that leaves no pixel of its images"
 
 
 def _lidar_flaws(lidar: Lidar) -> Iterator[str]:

@@ -56,6 +56,9 @@ FIRST = {  # of the cases of these tests so many run always; the others count as
         ("poses_that_are_wrong_are_left_to_the_checks", 0), ("the_place_where_a_drive_began_is_found_again", 0),
         ("velocities_of_another_vehicle_are_not_used", 0),
     )},
+    "capture/tracking/test_found.py::test_pandasets_moving_boxes_are_found": 0,
+    "training/test_odd_captures.py::test_what_cameras_disagree_by_is_found": 0,
+    "training/test_odd_captures.py::test_what_is_odd_is_said": 5,
     "capture/pandaset/test_broken_pandaset.py::test_a_table_that_unpacks_to_gigabytes": 0,
     "capture/ncore/test_broken_ncore.py::test_what_cbor_writes_is_read": 0,
     **{f"cli/test_{name}": n for name, n in (
