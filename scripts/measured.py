@@ -70,7 +70,7 @@ def included(
     if source in known:
         return known
     known |= {source}
-    for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', source.read_text(), re.MULTILINE):
+    for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', code_of(source.read_text()), re.MULTILINE):
         known = included(source.parent / name, known)
     return known
 
