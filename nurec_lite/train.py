@@ -163,7 +163,7 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
 
     with span("report"):
         write(results, state, left_out)
-    return results.metrics | {"findings": [*results.found, *left_out.sentences]}
+    return results.metrics | {"findings": [*results.findings, *left_out.sentences]}
 
 
 def _opened(config: Config, content: dict[str, Any] | None, source: Capture | None, device: torch.device) -> Capture:

@@ -13,7 +13,7 @@ in the same process (benchmarks/render/peer.py). Rounds take all in turn, in bot
 host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians' parameters. Pairs are counted by the
 operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median time. In the table `lanes` is the lane
 efficiency, `longest` the most entries that one warp takes over the mean; `whole` is all that a step's forward pass does, project, tile and
-forward. What rays alone say of a sweep is known before, as in training, where sweeps stay on the device. Tiles of a CPU have 16 rays, two
+forward. Tables of a sweep's rays are made before, as in training, where sweeps stay on the device. Tiles of a CPU have 16 rays, two
 to a warp.
 """
 

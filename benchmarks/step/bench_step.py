@@ -11,7 +11,7 @@ fixed progress, so that rates and density control are those of the middle of a r
 (on a CPU by the host's clock) and without a profiler; the second, of a few steps, is counted by torch.profiler
 (benchmarks/step/launches.py says how). `step_ms` lies between the feed and the end of density control, on the device; `feed_ms`,
 `attempt_ms` and `report_ms` are the host's; their means add up to `wall_ms`. `feed_share` is the share of the first, next_batch and
-place. What only a GPU has is null on a CPU.
+place. Figures of a GPU are null on a CPU.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulator's sensors see of its street. Pointers are those of the driver's device.
+// The simulator's street, and arguments of its sensors. Pointers are those of the driver's device.
 // nurec_lite/capture/simulate is the specification; T is float for images and double for ranges. Letters: P solids, M
 // nodes, K owners (moving cars, and last the world), S times, n pixels or rays.
 #pragma once
@@ -31,8 +31,8 @@ struct Box {
     T low[3], high[3];
 };
 
-// Of a tree over the boxes of the world's solids; node 0 is the root. An inner node's children are the next node and
-// `first`.
+// A node of the tree over the boxes of the world's solids; node 0 is the root. The children of an inner node are the
+// next node and `first`.
 struct Node {
     int32_t first;  // of a leaf: its first entry of `order`
     int32_t count;  // entries of a leaf; 0: an inner node

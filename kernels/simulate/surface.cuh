@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a ray meets: cast.py's Surface for one ray.
+// The surface that a ray meets: cast.py's Surface for one ray.
 #pragma once
 
 #include "cast.cuh"

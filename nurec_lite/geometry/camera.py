@@ -31,6 +31,7 @@ from nurec_lite.geometry.masks import reduced
 MOST_XI = 100.0
 AGREES = 0.5  # pixels between a polynomial and its inverse, if a file gives both
 SHUTTERS = ("global", "top_to_bottom", "bottom_to_top", "left_to_right", "right_to_left")
+SIDEWAYS = SHUTTERS[3:]  # those that read columns
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,6 @@ def shutter_fraction(
     u, v = pixels.unbind(-1)
     if camera.shutter == "global":
         return torch.full_like(u, 0.5)
-    along, size = (v, camera.height) if camera.shutter in ("top_to_bottom", "bottom_to_top") else (u, camera.width)
+    along, size = (u, camera.width) if camera.shutter in SIDEWAYS else (v, camera.height)
     fraction = (along - 0.5) / max(size - 1, 1)
     return fraction if camera.shutter in ("top_to_bottom", "left_to_right") else 1 - fraction

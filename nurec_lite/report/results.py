@@ -32,8 +32,8 @@ log = logging.getLogger("nurec_lite")
 class Results(NamedTuple):
     """Figures and sentences of a run, before its files are written."""
 
-    metrics: dict[str, object]
-    found: list[str]  # sentences
+    metrics: dict[str, object]  # without findings
+    findings: list[str]  # sentences
     evaluation: Evaluation | None
     problem: UserError | None  # why an evaluation that was asked for is absent
 
@@ -68,7 +68,7 @@ def results(
         left_out.tried("Writing scalars for TensorBoard", partial(scalars, state.step, evaluation.metrics))
     with span("findings"):
         found = _found(state, evaluation, doubts, left_out)
-    return Results(metrics | {"findings": found}, found, evaluation, problem)
+    return Results(metrics, found, evaluation, problem)
 
 
 def _measured(stages: Stages, state: TrainState, left_out: LeftOut) -> tuple[Evaluation | None, UserError | None]:
@@ -98,10 +98,10 @@ def _found(state: TrainState, evaluation: Evaluation | None, doubts: list[Verdic
 def write(results: Results, state: TrainState, left_out: LeftOut) -> None:
     """Writes all files that can be written, then raises the first error: the checkpoint is saved already."""
     config, problem = state.config, results.problem
-    out, evaluation = Path(config.out), results.evaluation
+    out, evaluation, metrics = Path(config.out), results.evaluation, results.metrics | {"findings": results.findings}
     commands = left_out.tried("The list of commands", partial(commands_after_train, config)) or []
     report = Report(
-        state.plan.capture.name, config, results.metrics, evaluation, state.history.rows, environment(state.device), commands,
+        state.plan.capture.name, config, metrics, evaluation, state.history.rows, environment(state.device), commands,
         left_out,
     )  # fmt: skip
     try:

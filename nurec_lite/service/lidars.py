@@ -28,7 +28,7 @@ def patterns(
 ) -> dict[int, NovelSensor]:
     """The lidars by their lidar_type."""
     named = {ENUMS["LidarType"].index(lidar.sensor.name): lidar for lidar in (_pandar128(), _at128())}
-    own = {FIRST_OWN + k: _own(Path(file).expanduser(), capture) for k, file in enumerate(files)}
+    own = {FIRST_OWN + k: _own(Path(file), capture) for k, file in enumerate(files)}
     return named | own
 
 

@@ -61,7 +61,7 @@ class ServedScene:
     """Methods are safe in any thread, but `actors.placed` belongs to the thread that renders."""
 
     def __init__(self, name: str, run: Reconstruction, config: ServeConfig) -> None:
-        edits = None if config.edits is None else read_edits(Path(config.edits).expanduser(), run.scene)
+        edits = None if config.edits is None else read_edits(Path(config.edits), run.scene)
         scene, gone = run.scene, ()  # type: Any, tuple[str, ...]
         if edits is not None:
             gone = tuple(run.scene.tracks.ids[k] for k in removed_tracks(run.scene.tracks, edits.removed))

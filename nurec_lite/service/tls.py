@@ -31,7 +31,7 @@ def credentials(config: ServeConfig) -> Any:
 
 
 def _path(file: str | None) -> Path | None:
-    return None if file is None else Path(file).expanduser()
+    return None if file is None else Path(file)
 
 
 def _pem(key: str, file: Path) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much capacity lists get: by kind of view, from what recent lists of it needed, in sizes of which there are few."""
+"""The capacity of lists follows recent lists of the same kind of view, in few sizes."""
 
 import pytest
 from tiny_capture import tiny_capture, tiny_shots

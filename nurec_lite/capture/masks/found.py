@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the own vehicle in the images of a camera: what reaches the lower edge and never changes while the vehicle drives.
+"""Finds the own vehicle in the images of a camera: pixels at the lower edge that never change while the vehicle drives.
 
-Road may change little, too. So an outline is sought from the left edge of the image to the right one, below which little changes, and at
-which the image has an edge that stays, or begins to change. What the outline encloses must change far less than the rest of the image.
+Road may change little, too. So the search is for an outline from the left edge of the image to the right one. Little changes below it. On
+it the image has an edge that stays, or begins to change. The pixels below it must change far less than the rest of the image.
 
 Letters: F images, h x w pixels.
 """
@@ -31,7 +31,7 @@ CALM = 0.13  # by which the vehicle changes at most, of what changes much in the
 NARROW, CALMER = (
     2 / 3,
     0.07,
-)  # the same of what covers less of the width: the corner of a bonnet, but also a patch of road
+)  # a mask over less of the width may change so much: a bonnet's corner, but also a patch of road
 _STEEP, _JUMP = 0.15, 3.0  # cost of an outline that rises by a row, and at most
 _NEAR = 5  # rows above and below an outline that are compared
 _FAINT = 0.015  # of full scale: a fainter edge is none

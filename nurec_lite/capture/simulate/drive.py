@@ -18,7 +18,7 @@ from nurec_lite.capture.simulate.paint import SUN, albedo, cabin_glass, lit, sky
 from nurec_lite.capture.simulate.solids import Material, car
 from nurec_lite.capture.simulate.traffic import ego_pose, parked_solids, traffic
 from nurec_lite.capture.simulate.world import SimulationConfig, scenery
-from nurec_lite.geometry.camera import Camera, shutter_fraction, unproject
+from nurec_lite.geometry.camera import SIDEWAYS, Camera, shutter_fraction, unproject
 from nurec_lite.geometry.free_lidar import bands_of
 from nurec_lite.geometry.lens import ANGULAR
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
@@ -26,7 +26,6 @@ from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_multi
 from nurec_lite.geometry.tracks import interpolate
 
 _CHUNK = {"cpu": 2**16, "cuda": 2**23}  # rays cast together: this bounds the memory
-SIDEWAYS = ("left_to_right", "right_to_left")  # shutters that read columns
 _SIDE = 8  # pixels (or rays of a sweep) along either side of a bundle
 _IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET, _DRIFT = 101, 102, 103, 104, 105, 106  # keys of the random fields
 
@@ -113,11 +112,12 @@ class Moving:
 def over_bundles(
     height: int,
     width: int,
-    chunk: int,  # bundles looked at together
     device: torch.device,
     look: Callable[[Tensor, Tensor], Tensor],  # rows and columns [s, _SIDE^2] -> values [s, _SIDE^2, C]
+    rays: int = 1,  # that `look` casts for a place of the grid
 ) -> Tensor:  # [height, width, C]
     """A grid is cut into squares, a bundle each; those that reach over its edge repeat the last row or column."""
+    chunk = max(1, _CHUNK[device.type] // (rays * _SIDE**2))  # bundles looked at together
     down, across = math.ceil(height / _SIDE), math.ceil(width / _SIDE)
     bundle = torch.arange(down * across, device=device)[:, None]
     inner = torch.arange(_SIDE**2, device=device)
@@ -226,8 +226,7 @@ class Drive:
             rays = motion.rays(pixel_rays(camera, rows, columns, samples), slots).to(torch.float32)
             return self._radiance(rays, 1 / (camera.fx * samples)).clamp(0, 1).unflatten(1, (-1, samples**2)).mean(2)
 
-        chunk = max(1, _CHUNK[self.device.type] // (_SIDE * samples) ** 2)
-        picture = over_bundles(camera.height, camera.width, chunk, self.device, look)
+        picture = over_bundles(camera.height, camera.width, self.device, look, samples**2)
         picture = with_bonnet(picture, self.config.bonnet) if self.config.bonnet else picture
         return self._expose(picture, camera_index, index).cpu()
 
@@ -235,11 +234,10 @@ class Drive:
         """The image by a kernel, some rows at a time."""
         camera, samples, seed = self.cameras[camera_index], self.config.samples, self.config.seed
         tone = self._tone(camera_index, index)
-        columns = torch.arange(camera.width, device=self.device)
+        columns, rows_of_all = (torch.arange(n, device=self.device) for n in (camera.width, camera.height))
+        together = max(1, _CHUNK[self.device.type] // (camera.width * samples**2))
         parts = []
-        for rows in torch.arange(camera.height, device=self.device).split(
-            max(1, _CHUNK[self.device.type] // (camera.width * samples**2))
-        ):
+        for rows in rows_of_all.split(together):
             down, across = torch.meshgrid(rows, columns, indexing="ij")
             directions = pixel_rays(camera, down, across, samples).view(-1, samples**2, 3)
             parts.append(
@@ -296,12 +294,10 @@ class Drive:
         motion, world = self._camera_motion(camera, index), self.world(torch.float64)
 
         def look(rows: Tensor, columns: Tensor) -> Tensor:
-            return cast(world, motion.rays(pixel_rays(camera, rows, columns, 1), pixel_lines(camera, rows, columns)))[
-                0
-            ][..., None]
+            rays = motion.rays(pixel_rays(camera, rows, columns, 1), pixel_lines(camera, rows, columns))
+            return cast(world, rays)[0][..., None]
 
-        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
-        return over_bundles(camera.height, camera.width, chunk, self.device, look)[..., 0].cpu()
+        return over_bundles(camera.height, camera.width, self.device, look)[..., 0].cpu()
 
     # Lidar
 
@@ -324,8 +320,7 @@ class Drive:
             slots = torch.arange(config.azimuth_steps, device=self.device).repeat_interleave(config.beams)
             echoes = self._echoes(motion, exact.view(-1, 3), slots)
         else:
-            chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
-            echoes = over_bundles(config.azimuth_steps, config.beams, chunk, self.device, look)
+            echoes = over_bundles(config.azimuth_steps, config.beams, self.device, look)
         times = (span[0] + columns / config.rate_hz).repeat_interleave(config.beams)
         rings = torch.arange(config.beams).repeat(config.azimuth_steps)
         return self._received(directions.reshape(-1, 3), echoes.reshape(-1, 2), times, rings, index)
@@ -344,8 +339,7 @@ class Drive:
         if self.kernels:
             echoes = self._echoes(motion, exact, torch.arange(count, device=self.device))
         else:
-            chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
-            echoes = over_bundles(math.ceil(count / _SIDE), _SIDE, chunk, self.device, look).reshape(-1, 2)[:count]
+            echoes = over_bundles(math.ceil(count / _SIDE), _SIDE, self.device, look).reshape(-1, 2)[:count]
         times = span[0] + rays.fractions / config.rate_hz
         rings = bands_of(self.lidar, rays.directions)
         return self._received(rays.directions, echoes[order.argsort().to(self.device)], times, rings, index)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What never changes at the lower edge of images is found, and nothing on drives that show no own vehicle."""
+"""Pixels at the lower edge that never change are found; drives that show no own vehicle give nothing."""
 
 from dataclasses import replace
 from functools import lru_cache
