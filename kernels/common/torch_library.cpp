@@ -69,8 +69,9 @@ TORCH_LIBRARY(nurec_lite, m) {
     // that some view sees and for entries, -1: as many as there are. `directions` are in the world's axes; `needed`
     // [2]: the numbers that `capacity` limits.
     m.def(
-        "render_views(Tensor[] scene, Tensor views, Tensor[] rays, int[] size, int columns, bool moving, int segment, "
-        "int[] capacity) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor directions, "
+        "render_views(Tensor[] scene, Tensor views, Tensor[] rays, int[] size, int columns, bool moving, bool lenses, "
+        "int segment, int[] capacity) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor "
+        "directions, "
         "Tensor needed)");
     // The same for training (raster_warps/views/train.h), also for several cameras with images of one size, which
     // bring their pixels each. `targets` and `length` as in render_segments; `capacity`: for entries, -1: as many as
@@ -78,7 +79,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     // outputs after it are for the backward pass.
     m.def(
         "render_views_train(Tensor[] scene, Tensor views, Tensor[] rays, Tensor targets, int[] size, int columns, "
-        "bool moving, int length, int capacity, int depth_bits) -> (Tensor out, Tensor distance, "
+        "bool moving, bool lenses, int length, int capacity, int depth_bits) -> (Tensor out, Tensor distance, "
         "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor delays, Tensor table, "
         "Tensor offsets, Tensor gaussians, Tensor numbers, Tensor counts, Tensor first, Tensor list_index, "
         "Tensor fields, Tensor rows)");

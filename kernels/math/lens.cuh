@@ -20,6 +20,9 @@ struct Lens {
     T limit;           // beyond this r places grow in proportion
     T edge;            // radians from the axis to the image's farthest corner
 
+    // Whether there is one: a row without a lens has zeros.
+    NUREC_FN bool exists() const { return limit > 0; }
+
     // 1 + a1 r + ... + a8 r^8 over the denominator.
     NUREC_FN T magnified(T r) const {
         T const r2 = r * r;

@@ -34,6 +34,7 @@ class Launch:
     size: list[int]  # pixels of an image and of a warp tile; empty for a lidar
     columns: int
     moving: bool  # rays have origins or delays
+    lenses: bool  # some view has a lens of kernels/math/lens.cuh
     segment_entries: int
     capacity: int  # -1: what the lists need
     depth_bits: int
@@ -68,7 +69,17 @@ class _RenderViewsDeferred(torch.autograd.Function):
         scene, nodes = SceneArrays(*islice(rest, len(SceneArrays._fields))), NodeRotations(*islice(rest, 2))
         r = launch
         found = torch.ops.nurec_lite.render_views_train(
-            scene, r.views, r.rays, r.targets, r.size, r.columns, r.moving, r.segment_entries, r.capacity, r.depth_bits
+            scene,
+            r.views,
+            r.rays,
+            r.targets,
+            r.size,
+            r.columns,
+            r.moving,
+            r.lenses,
+            r.segment_entries,
+            r.capacity,
+            r.depth_bits,
         )
         others, kept = found[_OUTPUTS : _OUTPUTS + _OTHERS], SavedViews(*found[_OUTPUTS + _OTHERS :])
         ctx.launch, ctx.harmonics = launch, (scene.sh0, scene.sh_rest)  # the parameters themselves, to know them again

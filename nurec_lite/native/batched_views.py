@@ -18,7 +18,7 @@ from nurec_lite.native.batched_backward import Blended, Launch, render_views
 from nurec_lite.native.deferred_backward import grad_slot_of
 from nurec_lite.native.operators.rays import pixels
 from nurec_lite.native.operators.render_views import NodeRotations, SceneArrays, SensorRays
-from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view, wants_pose_grad
+from nurec_lite.native.operators.shared import has_lens, has_per_ray_origins, packed_view, wants_pose_grad
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import composite
 from nurec_lite.native.warps import BEAMS, HEIGHT, LISTS, MAX_LISTS, WARP, WIDTH, balanced_entries, lists_of
@@ -48,13 +48,7 @@ class BatchedViews(NamedTuple):
 def batch_key(view: AnyView) -> tuple[object, ...]:
     """Views with equal ones may go into one launch."""
     if isinstance(view, CameraView):
-        return (
-            view.camera.is_plain,
-            view.camera.width,
-            view.camera.height,
-            has_per_ray_origins(view),
-            wants_pose_grad(view),
-        )
+        return view.camera.width, view.camera.height, has_per_ray_origins(view), wants_pose_grad(view)
     return id(view.lidar), view.targets is None, wants_pose_grad(view)
 
 
@@ -65,8 +59,6 @@ def unsupported_reason(
     """Why these cannot be rendered in one launch; None: they can."""
     if any(wants_pose_grad(view) for view in views):
         return "poses ask for gradients of rays"
-    if any(isinstance(view, CameraView) and not view.camera.is_plain for view in views):
-        return "it knows the lens of a pinhole alone"
     first = gaussians[0]
     if not isinstance(first, SplitGaussians) or not all(
         getattr(g, name, None) is getattr(first, name) for g in gaussians for name in SHARED
@@ -148,8 +140,8 @@ def _blended(
     moving = not size or has_per_ray_origins(views[0])
     limits = _limits(capacity, plan, WIDTH * HEIGHT if size else WARP // LISTS, targets.device)
     launch = Launch(
-        stacked([packed_view(view) for view in views]), rays, targets, size, columns, moving, *limits, plan.depth_bits,
-        plan.rank1_sh, views[0].eye().detach() if isinstance(views[0], CameraView) else targets,
+        stacked([packed_view(view) for view in views]), rays, targets, size, columns, moving, any(map(has_lens, views)),
+        *limits, plan.depth_bits, plan.rank1_sh, views[0].eye().detach() if isinstance(views[0], CameraView) else targets,
     )  # fmt: skip
     slots = [grad_slot_of(g, view) for g, view in zip(gaussians, views, strict=True)]
     return render_views(*_scene(gaussians), launch, slots)

@@ -54,6 +54,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "raster_tiles/render_backward_split.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/view_blend.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/view_project.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/views/view_project_lens.cu": f"{_CUDA} --use_fast_math",
     "raster_warps/views/many_views.cu": f"{_CUDA} --use_fast_math",
 }
 _EVERY = 15.0  # seconds between two lines that say how far it is

@@ -23,7 +23,7 @@ from nurec_lite.native.operators.activate import activate
 from nurec_lite.native.operators.move_actors import ActorArrays
 from nurec_lite.native.operators.rays import pixels
 from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
-from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view
+from nurec_lite.native.operators.shared import has_lens, has_per_ray_origins, packed_view
 from nurec_lite.native.warps import BEAMS, HEIGHT, MAX_LISTS, WIDTH, lists_of
 from nurec_lite.scene.gaussians import BACKGROUND, seen
 from nurec_lite.scene.scene import Scene
@@ -64,8 +64,7 @@ class BatchedRenderer:
         for group in _by_sensor(corrected):
             with span("render_views"):
                 some = [corrected[k] for k in group]
-                rendered = self._fitting(scene, some) if _known(some[0]) else _one_by_one(stages, scene, some)
-            found |= dict(zip(group, rendered, strict=True))
+                found |= dict(zip(group, self._fitting(scene, some), strict=True))
         return tuple(found[k] for k in range(len(views)))
 
     def _fitting(self, scene: Scene, views: Sequence[AnyView]) -> list[Rendering]:
@@ -149,7 +148,7 @@ class BatchedRenderer:
         size = [camera.width, camera.height, WIDTH, HEIGHT]
         warp_tiles = v * lists_of(view)
         out, distance, transmittance, _, directions, needed = self._blended(
-            gaussians, rows, rays, size, 1, has_per_ray_origins(view), warp_tiles, capacity
+            gaussians, rows, rays, size, 1, has_per_ray_origins(view), has_lens(view), warp_tiles, capacity
         )
         image = torch.ops.nurec_lite.over_sky(out, transmittance, sky.contiguous(), directions)
         shape = v, camera.height, camera.width
@@ -165,7 +164,7 @@ class BatchedRenderer:
         begins = begins_of(sizes, rows.device) if few else upload(torch.tensor([0, *sizes]).cumsum(0), rows.device)
         rays = SensorRays(directions, fractions, cells.edges, begins)
         out, distance, transmittance, median, _, needed = self._blended(
-            gaussians, rows, rays, [], cells.columns, True, sum(sizes) // 32, capacity
+            gaussians, rows, rays, [], cells.columns, True, False, sum(sizes) // 32, capacity
         )
         returns = distance, median, out, transmittance
         return [LidarReturns(*one) for one in zip(*(t.split(sizes) for t in returns), strict=True)], needed
@@ -178,30 +177,16 @@ class BatchedRenderer:
         size: list[int],
         columns: int,
         moving: bool,
+        lenses: bool,
         warp_tiles: int,
         capacity: Capacities,
     ) -> tuple[Tensor, ...]:
         """Features [R, C], distance, transmittance, median [R], directions [R, 3] in the world, room needed [2]."""
         entries = SEGMENT_ENTRIES if warp_tiles <= MAX_SPLIT_TILES else 0  # else lists are whole
         found: tuple[Tensor, ...] = torch.ops.nurec_lite.render_views(
-            gaussians, rows, rays, size, columns, moving, entries, capacity
+            gaussians, rows, rays, size, columns, moving, lenses, entries, capacity
         )
         return found
-
-
-def _known(view: AnyView) -> bool:
-    """Whether the kernels of many views know the sensor."""
-    return isinstance(view, LidarView) or view.camera.is_plain
-
-
-def _one_by_one(stages: Any, scene: Scene, views: Sequence[AnyView]) -> list[Rendering]:
-    """Renders views by the stages of one view, for a lens that the launch of many does not know."""
-    found = []
-    for view in views:
-        (gaussians,) = stages.render.gather(stages, scene, (view,)).gaussians
-        pairs = stages.render.tile(stages.render.project(gaussians, view, None), view, None)
-        found.append(stages.render.render_camera(gaussians, view, pairs, scene.sky))
-    return found
 
 
 def _by_sensor(views: Sequence[AnyView]) -> list[list[int]]:

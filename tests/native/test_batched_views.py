@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from lenses import lens_view
-from look_scenes import SENSORS, View, ordered, scene_for, views_of
+from look_scenes import SENSORS, View, lens_views, ordered, rosette_views, scene_around, scene_for, views_of
 from parity import DEVICES, Case, aimed, cast_view, rounding, run
 from parity import random_weights as weights_of
 from splat_scenes import (
@@ -95,6 +94,31 @@ def test_several_cameras(sensor: str, device: torch.device) -> None:
     """With intrinsics of their own."""
     views = by_other_cameras(views_of(sensor, 3, device))
     compare(scene_for(views[0], 200, device), views, stages_for(device))
+
+
+LENSES_AT_ONCE = [("fisheye", "thin_prism_fisheye"), ("ftheta", "plain", "rational"), ("plain", "prism", "plain")]
+
+
+@pytest.mark.parametrize("shutter", ["global", "top_to_bottom", "right_to_left"])
+@pytest.mark.parametrize("kinds", LENSES_AT_ONCE, ids="-".join)
+def test_lenses_of_all_kinds_in_one_launch(kinds: tuple[str, ...], shutter: str, device: torch.device) -> None:
+    """Pinholes among them keep their own bounds and outlines, so that lists are those of each view alone."""
+    views = lens_views(kinds, device, shutter)
+    found, expected = compare(scene_around(250, device), views, stages_for(device), distance=shutter != "global")
+    assert [listed.capacity for listed in found.lists] == [listed.capacity for listed in expected.lists]
+    assert all(float((one["opacity"] > 0.3).float().mean()) > 0.1 for one in found.values)
+
+
+def test_lenses_with_short_keys_and_capacities(device: torch.device) -> None:
+    views = lens_views(("fisheye", "plain", "ftheta"), device)
+    stages = stages_for(device, depth_bits=16).replaced(capacity=lambda view: 5000)
+    compare(scene_around(150, device), views, stages)
+
+
+def test_sweeps_of_a_lidar_without_rows(device: torch.device) -> None:
+    views = rosette_views(3, device)
+    found, _ = compare(scene_for(views[0], 150, device), views, stages_for(device))
+    assert found.gradients["lidar_logits"].any()
 
 
 @pytest.mark.parametrize("sensor", SENSORS)
@@ -232,13 +256,11 @@ def test_lists_without_capacity_say_so(sensor: str, capacity: int, device: torch
 # ---- beside the reference
 
 
-@pytest.mark.parametrize("sensor", [*SENSORS, "lidar with targets"])
+@pytest.mark.parametrize("sensor", [*SENSORS, "lidar with targets", "lenses", "rosette"])
 def test_the_reference_in_double_precision(sensor: str, device: torch.device) -> None:
     """Within the limits of tests/native/test_parity_render.py, view by view; the gradient is the sum over views. Rays that decide within
     rounding weigh nothing."""
-    views: list[Any] = views_of(sensor.removesuffix(" with targets"), 2, torch.device("cpu"))
-    views = [aimed(view) for view in views] if "targets" in sensor else views
-    scene = scene_for(views[0], 150, torch.device("cpu"))
+    views, scene = _seen_by(sensor, torch.device("cpu"))
     weights, expected, slope = [], [], 0.0
     for k, view in enumerate(views):
         case = Case(scene, view)
@@ -266,6 +288,17 @@ def test_the_reference_in_double_precision(sensor: str, device: torch.device) ->
             assert float((flat - other).abs()[clear[:: len(clear) // len(flat)]].max()) < 1e-4 * scale, (
                 f"{name} of {view.kind}"
             )
+
+
+def _seen_by(sensor: str, cpu: torch.device) -> tuple[list[Any], Scene]:
+    if sensor == "lenses":
+        return lens_views(("fisheye", "plain", "rational"), cpu), scene_around(150, cpu)
+    if sensor == "rosette":
+        views = rosette_views(2, cpu)
+    else:
+        views = views_of(sensor.removesuffix(" with targets"), 2, cpu)
+    views = [aimed(view) for view in views] if "targets" in sensor else views
+    return views, scene_for(views[0], 150, cpu)
 
 
 def listed_by_warp_tiles(case: Case, device: torch.device) -> tuple[Any, Any]:
@@ -312,13 +345,6 @@ def test_what_hinders(device: torch.device) -> None:
     )
 
 
-def test_other_lenses_are_rendered_one_by_one() -> None:
-    view = lens_view("fisheye")
-    plain = replace(view, camera=replace(view.camera, lens="pinhole", distortion=()))
-    assert batched_views.batch_key(view) != batched_views.batch_key(plain)
-    assert "the lens of a pinhole alone" in str(batched_views.unsupported_reason([view, view], []))
-
-
 def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     views = views_of("lidar", 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
@@ -342,6 +368,7 @@ def test_views_of_one_sort() -> None:
     still, moving, sweeps = (views_of(sensor, 2, cpu) for sensor in SENSORS)
     assert len({batched_views.batch_key(view) for view in (*still, *moving, *sweeps)}) == 3
     assert len({batched_views.batch_key(view) for view in by_other_cameras(moving)}) == 1
+    assert len({batched_views.batch_key(view) for view in lens_views(("fisheye", "plain", "prism"), cpu)}) == 1
     assert isinstance(still[0], CameraView)
     smaller = replace(still[0], camera=replace(still[0].camera, width=36))
     assert batched_views.batch_key(smaller) != batched_views.batch_key(still[0])

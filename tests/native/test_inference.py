@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from look_scenes import SENSORS, View, ordered, scene_for, views_of
+from look_scenes import SENSORS, View, lens_views, ordered, rosette_views, scene_around, scene_for, views_of
 from parity import DEVICES, MIDDLE, cast_view
 from splat_scenes import (
     F64,
@@ -102,6 +102,17 @@ def compare(scene: Scene, views: list[View], device: torch.device, seen: bool = 
 def test_views_see_what_a_training_renders(sensor: str, n: int, cut: str, device: torch.device) -> None:
     views = views_of(sensor, n, device)
     compare(scene_for(views[0], 200, device), views, device)
+
+
+@pytest.mark.parametrize("shutter", ["global", "left_to_right"])
+@pytest.mark.parametrize("kind", ["fisheye", "ftheta", "prism"])
+def test_views_through_a_lens(kind: str, shutter: str, cut: str, device: torch.device) -> None:
+    compare(scene_around(200, device), lens_views((kind,) * 3, device, shutter, same=True), device)
+
+
+def test_sweeps_of_a_lidar_without_rows(cut: str, device: torch.device) -> None:
+    views = rosette_views(2, device)
+    compare(scene_for(views[0], 150, device), views, device)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 4), (33, 5)], ids=str)

@@ -29,8 +29,8 @@ def call_of(sensor: str, device: torch.device, n: int = 20, views: int = 2) -> d
     scene, kept = scene_for(made[0], n, device, actors=0.4 if n else 0.0), {}
 
     def blended(gaussians: Any, rows: Tensor, rays: Any, *rest: Any) -> Any:
-        names = "size", "columns", "moving"
-        kept.update(gaussians._asdict() | {"views": rows} | rays._asdict() | dict(zip(names, rest[:3], strict=True)))
+        names = "size", "columns", "moving", "lenses"
+        kept.update(gaussians._asdict() | {"views": rows} | rays._asdict() | dict(zip(names, rest[:4], strict=True)))
         raise StopIteration
 
     own = BatchedRenderer()
@@ -42,7 +42,12 @@ def call_of(sensor: str, device: torch.device, n: int = 20, views: int = 2) -> d
 
 def packed(args: dict[str, Any]) -> tuple[Any, ...]:
     groups = [[args[name] for name in group._fields] for group in (SceneArrays, SensorRays)]
-    return groups[0], args["views"], groups[1], *(args[k] for k in ("size", "columns", "moving", "part", "capacity"))
+    return (
+        groups[0],
+        args["views"],
+        groups[1],
+        *(args[k] for k in ("size", "columns", "moving", "lenses", "part", "capacity")),
+    )
 
 
 @pytest.mark.parametrize("n", [0, 20])
@@ -118,6 +123,7 @@ def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
         "begins falls in row": ("lidar", {"begins": torch.tensor([0, 500, 400])}),
         "begins holds 9999": ("lidar", {"begins": torch.tensor([0, 5, 9999])}),
         "edges falls in row 2": ("lidar", {"edges": torch.tensor([0.1, 0.2, 0.15])}),
+        "lenses are about cameras, but these are views of a lidar": ("lidar", {"lenses": True}),
         "scales holds -1.* above 0": ("lidar", {"scales": -torch.ones(20, 3)}),
     }
 

@@ -18,7 +18,7 @@ from nurec_lite.native.operators.render_views import NodeRotations, SavedViews, 
 from nurec_lite.native.operators.shared import Outputs
 from nurec_lite.splat.view_row import NUMBERS
 
-LAST = ("targets", "size", "columns", "moving", "length", "capacity", "depth_bits")
+LAST = ("targets", "size", "columns", "moving", "lenses", "length", "capacity", "depth_bits")
 
 
 @pytest.fixture(params=DEVICES)
@@ -36,7 +36,7 @@ def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) ->
     def called(scene: Any, nodes: Any, launch: Any, _: Any) -> Any:
         r = launch
         kept.update(scene._asdict() | nodes._asdict() | r.rays._asdict() | {"views": r.views})
-        last = r.targets, r.size, r.columns, r.moving, r.segment_entries, r.capacity, r.depth_bits
+        last = r.targets, r.size, r.columns, r.moving, r.lenses, r.segment_entries, r.capacity, r.depth_bits
         kept.update(zip(LAST, last, strict=True))
         raise StopIteration
 
@@ -69,7 +69,7 @@ def backward_of(args: dict[str, Any], of_features: bool = False) -> dict[str, An
 
 
 def packed_backward(args: dict[str, Any]) -> tuple[Any, ...]:
-    scene, views, _, targets, _, _, moving, length, *_ = packed(args)
+    scene, views, _, targets, _, _, moving, _, length, *_ = packed(args)
     own = {"directions": "world", "gaussians": "kept_gaussians"}
     kept = [args[own.get(name, name)] for name in SavedViews._fields]
     given = [args[k] for k in ("d_out", "d_distance", "d_transmittance", "of_features")]

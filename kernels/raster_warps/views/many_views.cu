@@ -74,18 +74,29 @@ __device__ Instance instance_of(Views const& p, uint32_t number) {
     return {view, number - n * view};
 }
 
-// Finds the rows of an image that an instance may hit. Returns the number of rows of super-tiles.
+// Finds the rows that an instance may hit, and shrinks its candidates if its outline is lower than its bounds.
+__device__ ImageRows outlined_rows(Views const& p, Instance const& at, WarpTiles const& warp_tiles, Candidates& c,
+                                   NearPlaneCases const& near, uint32_t which) {
+    auto const [view, i] = at;
+    View<float> const& seen = p.scene.rows[view].view;
+    Outline<float> const o = outline_of(seen, in_view(seen_from(p.scene, view), i, opacity_of(p.scene, view, i)));
+    return rows_within(warp_tiles, c, o, seen, near, which);
+}
+
+// Finds the rows of an image that an instance may hit. Returns the number of rows of super-tiles. LENSES: some view has
+// a lens, through which a Gaussian has bounds but no outline.
+template <bool LENSES>
 __device__ int rows_seen(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
                          WarpTiles const& warp_tiles, PackedRows const& out, int64_t r) {
     if (r >= visible_list.most || r >= *visible_list.count) return 0;
     Bounds<float> const bounds = visibility.bounds[out.numbers[r]];
     Candidates c = image_candidates(warp_tiles, bounds);
     if (!rows_of(c)) return 0;
-    auto const [view, i] = instance_of(p, out.numbers[r]);
-    View<float> const& seen = p.scene.rows[view].view;
-    Outline<float> const o = outline_of(seen, in_view(seen_from(p.scene, view), i, opacity_of(p.scene, view, i)));
-    ImageRows rows = rows_within(warp_tiles, c, o, seen, out.work.near, uint32_t(r));
-    rows.super_tiles = int(view) * warp_tiles.super_tiles_of_image();
+    Instance const at = instance_of(p, out.numbers[r]);
+    ImageRows rows = LENSES && p.scene.rows[at.view].lens.exists()
+                         ? boxed(c)
+                         : outlined_rows(p, at, warp_tiles, c, out.work.near, uint32_t(r));
+    rows.super_tiles = int(at.view) * warp_tiles.super_tiles_of_image();
     if (rows_of(c)) out.work.rows[r] = rows;
     return super_tile_rows_of(c);
 }
@@ -94,7 +105,14 @@ __global__ void find_view_candidates_kernel(Views p, Visibility visibility, Visi
                                             WarpTiles warp_tiles, PackedRows out) {
     wait_then_launch_dependents();
     int64_t const tile = fetch_tile(out.work.next), r = THREADS * tile + threadIdx.x;
-    number<1>(out.work, visible_list.most, tile, {rows_seen(p, visibility, visible_list, warp_tiles, out, r)});
+    number<1>(out.work, visible_list.most, tile, {rows_seen<false>(p, visibility, visible_list, warp_tiles, out, r)});
+}
+
+__global__ void find_view_candidates_through_lenses_kernel(Views p, Visibility visibility, VisibleList visible_list,
+                                                           WarpTiles warp_tiles, PackedRows out) {
+    wait_then_launch_dependents();
+    int64_t const tile = fetch_tile(out.work.next), r = THREADS * tile + threadIdx.x;
+    number<1>(out.work, visible_list.most, tile, {rows_seen<true>(p, visibility, visible_list, warp_tiles, out, r)});
 }
 
 __global__ void find_view_near_plane_spans_kernel(Views p, WarpTiles warp_tiles, PackedRows out) {
@@ -178,8 +196,8 @@ void sort_by_depth(Visibility const& visibility, VisibleList const& visible_list
 
 void find_rows(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
                WarpTiles const& warp_tiles, PackedRows const& out, Queue const& queue) {
-    launch_pdl(find_view_candidates_kernel, blocks_for(visible_list.most + 1), THREADS, queue, p, visibility,
-               visible_list, warp_tiles, out);
+    auto const find = p.rays.lenses ? find_view_candidates_through_lenses_kernel : find_view_candidates_kernel;
+    launch_pdl(find, blocks_for(visible_list.most + 1), THREADS, queue, p, visibility, visible_list, warp_tiles, out);
     launch_pdl(find_view_near_plane_spans_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, warp_tiles, out);
 }
 

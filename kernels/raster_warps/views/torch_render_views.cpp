@@ -26,7 +26,7 @@ void blend_views(RenderParams const& p, RenderOutputs const& out, Listed const& 
 }
 
 Rendered render_views(at::TensorList scene, Tensor const& views, at::TensorList rays, at::IntArrayRef size,
-                      int64_t columns, bool moving, int64_t segment, at::IntArrayRef capacity) {
+                      int64_t columns, bool moving, bool lenses, int64_t segment, at::IntArrayRef capacity) {
     TORCH_CHECK_VALUE(segment >= 0 && segment <= MAX_CAPACITY, "segment is ", segment, ", but must be 0 to ",
                       MAX_CAPACITY);
     TORCH_CHECK_VALUE(capacity.size() == 2, "capacity has ", capacity.size(),
@@ -34,7 +34,7 @@ Rendered render_views(at::TensorList scene, Tensor const& views, at::TensorList 
     for (int64_t const r : capacity)
         TORCH_CHECK_VALUE(r >= -1 && r <= MAX_CAPACITY, "capacity is ", r, ", but must be 0 to ", MAX_CAPACITY,
                           ", or -1");
-    Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, views)};
+    Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, lenses, views)};
     Site site(views.device());
     int64_t const r = p.rays.n, c = p.rays.is_camera ? 3 : 2;
     auto const floats = [&](at::IntArrayRef shape) { return site.empty(shape, at::kFloat); };

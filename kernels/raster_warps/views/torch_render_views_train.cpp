@@ -56,11 +56,11 @@ void keep_lists(SavedViews& k, Views const& p, Listed const& listed, int64_t len
 }
 
 TrainedViews render_views_train(at::TensorList scene, Tensor const& views, at::TensorList rays, Tensor const& targets,
-                                at::IntArrayRef size, int64_t columns, bool moving, int64_t length, int64_t capacity,
-                                int64_t depth_bits) {
+                                at::IntArrayRef size, int64_t columns, bool moving, bool lenses, int64_t length,
+                                int64_t capacity, int64_t depth_bits) {
     check_capacity(capacity);
     check_count(length, "length", MAX_CAPACITY);
-    Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, views)};
+    Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, lenses, views)};
     Site site(views.device());
     SavedViews k = ray_tensors(p, site);
     cuda::RayArrays const made = {k.directions.mutable_data_ptr<float>(), k.delays.mutable_data_ptr<float>()};

@@ -60,12 +60,13 @@ inline ViewedScene scene_of(at::TensorList t, at::Tensor const& views) {
 }
 
 // The tensors of nurec_lite.native.operators.render_views.SensorRays.
-inline ViewedRays rays_of(at::TensorList t, at::IntArrayRef size, int64_t columns, bool moving,
+inline ViewedRays rays_of(at::TensorList t, at::IntArrayRef size, int64_t columns, bool moving, bool lenses,
                           at::Tensor const& views) {
     check_group(t, "rays", 4, "directions, fractions, edges, begins");
     auto const device = views.device();
     ViewedRays r = {};
-    r.is_camera = !size.empty(), r.moving = moving || !r.is_camera;
+    r.is_camera = !size.empty(), r.moving = moving || !r.is_camera, r.lenses = lenses;
+    TORCH_CHECK_VALUE(r.is_camera || !lenses, "lenses are about cameras, but these are views of a lidar");
     check_floats(t[0], "directions", {-1, 3}, device);
     check_floats(t[1], "fractions", {-1}, device);
     auto const n = t[0].size(0), f = t[1].size(0);

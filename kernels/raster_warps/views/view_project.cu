@@ -37,6 +37,7 @@ Visibility project_views(Views const& p, int bits, Queue const& queue) {
     Visibility const out = {queue.memory.array<uint8_t>(all), queue.memory.array<uint32_t>(all),
                             queue.memory.array<Bounds<float>>(all), bits, nullptr};
     if (!n) return out;
+    if (p.rays.lenses) return project_through_lenses(p, out, queue), out;
     dim3 const blocks(blocks_for(n), unsigned(p.scene.views));
     int const* const occupied = p.rays.is_camera ? nullptr : count_occupied(p.rays.sweeps, queue);
     ProjectViews const kernel = kernel_for(p.rays.is_camera, bits);

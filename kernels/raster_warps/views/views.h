@@ -31,6 +31,7 @@ struct ViewedScene {
 struct ViewedRays {
     bool is_camera, alike, moving;  // alike: all rays have the first fraction; moving: they have origins or delays
     bool own;                       // views are of several cameras, so that each brings its pixels, R of all
+    bool lenses;                    // some view has a lens of math/lens.cuh
     int64_t n;                      // R
     float const* directions;        // [P, 3] or [R, 3] unit, sensor frame
     float const* fractions;         // [P] or [R] 0 at the start of a view, 1 at its end
@@ -61,6 +62,9 @@ WarpTiles make_view_tiles(Views const& p, int64_t* rays, Queue const& queue);
 
 // Projects all instances. `bits` of a depth's key.
 Visibility project_views(Views const& p, int bits, Queue const& queue);
+
+// The same of cameras, some with a lens of math/lens.cuh (view_project_lens.cu).
+void project_through_lenses(Views const& p, Visibility const& out, Queue const& queue);
 
 struct VisibleList {
     int64_t most;            // capacity for H

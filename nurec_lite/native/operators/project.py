@@ -7,7 +7,7 @@ Letters: N Gaussians, V of them visible.
 import torch
 from torch import Tensor
 
-from nurec_lite.native.operators.shared import Grid, gaussian_args, grid_args, packed_view
+from nurec_lite.native.operators.shared import Grid, gaussian_args, grid_args, has_lens, packed_view
 from nurec_lite.native.operators.warp_tiles import WarpTiles, band_args, sweep_warp_tiles
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.project import Projection
@@ -16,7 +16,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 
 def sensor_kind(view: CameraView | LidarView) -> int:
     """Returns 0 for a lidar, 1 for a camera, 2 for a camera with a lens of kernels/math/lens.cuh."""
-    return 0 if isinstance(view, LidarView) else 1 if view.camera.is_plain else 2
+    return 0 if isinstance(view, LidarView) else 2 if has_lens(view) else 1
 
 
 @torch.no_grad()

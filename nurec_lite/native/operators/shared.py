@@ -103,6 +103,11 @@ def has_per_ray_origins(view: CameraView | LidarView) -> bool:
     return isinstance(view, LidarView) or view.camera.shutter != "global" or wants_pose_grad(view)
 
 
+def has_lens(view: CameraView | LidarView) -> bool:
+    """Returns whether the view's row has a lens of kernels/math/lens.cuh."""
+    return isinstance(view, CameraView) and not view.camera.is_plain
+
+
 def wants_pose_grad(view: View) -> bool:
     """Returns whether the view's poses need gradients, through its rays."""
     return view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
