@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nurec_lite.base.config_store import store
+from nurec_lite.base.config_store import store_class
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.export_keys import ExportKeys
 from nurec_lite.base.paths import at_home
@@ -288,7 +288,7 @@ VERBS: dict[str, type[Config]] = {
     "inspect": InspectConfig, "profile": ProfileConfig, "compare": CompareConfig, "view": ViewConfig, "serve": ServeConfig,
 }  # fmt: skip
 for _verb, _class in VERBS.items():
-    store(name=f"{_verb}_schema", node=_class)
+    store_class(f"{_verb}_schema", _class)
 
 
 def to_config(

@@ -1,13 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table in which Hydra finds configurations that no file holds."""
 
+from functools import cache
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
+from hydra.core.config_store import ConfigNode, ConfigStore
+from omegaconf import DictConfig, OmegaConf
 
 
 def store(name: str, node: Any) -> None:
     ConfigStore.instance().store(name=name, node=node)
+
+
+def store_class(name: str, node: type) -> None:
+    """Stores a dataclass. It becomes a configuration when Hydra loads it: a command needs one of all."""
+    ConfigStore.instance().repo[f"{name}.yaml"] = _Later(f"{name}.yaml", node)
+
+
+class _Later(ConfigNode):
+    def __init__(self, name: str, cls: type) -> None:
+        self.name, self.cls = name, cls
+        self.group = self.package = self.provider = None
+
+    @property
+    def node(self) -> DictConfig:
+        return _structured(self.cls)
+
+    @node.setter
+    def node(self, copied: DictConfig) -> None:
+        self.__class__ = ConfigNode
+        self.node = copied
+
+
+@cache
+def _structured(cls: type) -> DictConfig:
+    return OmegaConf.structured(cls)
 
 
 def _itself(table: ConfigStore, known: dict[int, Any]) -> ConfigStore:

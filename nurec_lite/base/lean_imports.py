@@ -1,15 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports without Python's garbage collection: they make no garbage, and each search through what they made takes time."""
+"""Imports of a command without work that no command needs: garbage collection, torch's parts for compilers, and searches for modules."""
 
 import gc
+import inspect
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from nurec_lite.base.deferred import Deferred
+
+PARTS = ("torch._meta_registrations", "torch.export", "torch.distributions")  # a third of torch's import
+COMPILER = "torch._dynamo"  # which needs the first of them
+
+
+class _Finder:
+    """Finds torch's parts, to be loaded at the first use of a name. The compiler loads all of them: some only register functions."""
+
+    waits = True
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name == COMPILER:
+            self.load()
+        spec = PathFinder.find_spec(name, path, target) if name in PARTS and self.waits else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = Deferred(spec.loader)
+        return spec
+
+    def load(self) -> None:
+        """Loads the parts that wait. Any name of them does it."""
+        self.waits = False
+        for name in PARTS:
+            getattr(import_module(name), "__path__", None)
 
 
 def begin_imports() -> None:
     gc.disable()
+    if "torch" in sys.modules:
+        return
+    sys.meta_path.insert(0, _FINDER)  # type: ignore[arg-type]
+    inspect.getmodule = _module_of
 
 
 def end_imports() -> None:
     """Collects garbage again; what was imported stays and is passed over."""
+    inspect.getmodule = _GETMODULE
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+_FINDER = _Finder()
+_GETMODULE: Any = inspect.getmodule
+
+
+def _module_of(asked: Any, filename: str | None = None) -> ModuleType | None:
+    """The module of a frame by its name. torch asks for a few; inspect resolves the paths of all modules for that, which takes 0.2 s."""
+    named = sys.modules.get(asked.f_globals.get("__name__", "")) if inspect.isframe(asked) else None
+    return _GETMODULE(asked, filename) if named is None else named
