@@ -28,7 +28,7 @@ class _Later(ConfigNode):
 
     @node.setter
     def node(self, copied: DictConfig) -> None:
-        self.__class__ = ConfigNode
+        self.__class__ = ConfigNode  # type: ignore[assignment]
         self.node = copied
 
 

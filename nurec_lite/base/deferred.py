@@ -41,7 +41,7 @@ class _Waiting(ModuleType):
         if spec.submodule_search_locations is not None:
             self.__path__ = spec.submodule_search_locations
         loader.exec_module(self)
-        self.__class__ = ModuleType
+        self.__class__ = ModuleType  # type: ignore[assignment]
 
 
 _LOCK = RLock()

@@ -40,10 +40,9 @@ class _Finder:
 
 def begin_imports() -> None:
     gc.disable()
-    if "torch" in sys.modules:
-        return
-    sys.meta_path.insert(0, _FINDER)  # type: ignore[arg-type]
-    inspect.getmodule = _module_of
+    inspect.getmodule = _module_of  # type: ignore[assignment]
+    if "torch" not in sys.modules:
+        sys.meta_path.insert(0, FINDER)
 
 
 def end_imports() -> None:
@@ -54,7 +53,7 @@ def end_imports() -> None:
         gc.enable()
 
 
-_FINDER = _Finder()
+FINDER = _Finder()
 _GETMODULE: Any = inspect.getmodule
 
 

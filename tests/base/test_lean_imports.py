@@ -1,9 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Garbage is collected again once a command's modules are imported."""
+"""A command imports torch without garbage collection and without the parts that compilers need."""
 
 import gc
+import inspect
+import subprocess
+import sys
 
 from nurec_lite.base.lean_imports import begin_imports, end_imports
+
+LEAN = """
+import sys
+from nurec_lite.base.early_libraries import begin_libraries
+from nurec_lite.base.lean_imports import FINDER, begin_imports, end_imports
+thread = begin_libraries()
+begin_imports()
+import torch
+thread.join()
+end_imports()
+assert "torch._decomp" not in sys.modules
+assert torch.linalg.svdvals(torch.eye(3)).tolist() == [1, 1, 1]
+assert torch.distributions.Normal(0.0, 1.0).mean == 0
+import torch.export.graph_signature
+assert torch.export.export is not None
+assert "torch._decomp" not in sys.modules or "torch._meta_registrations" in sys.modules
+FINDER.find_spec("torch._dynamo")
+assert torch._meta_registrations.meta_addbmm is not None and "torch._decomp" in sys.modules
+"""
 
 
 def test_garbage_is_collected_again() -> None:
@@ -13,3 +35,16 @@ def test_garbage_is_collected_again() -> None:
     frozen = gc.get_freeze_count()
     gc.unfreeze()
     assert gc.isenabled() and frozen > 1000
+
+
+def test_modules_of_frames_are_those_that_inspect_finds() -> None:
+    frame, whole = inspect.currentframe(), inspect.getmodule
+    begin_imports()
+    found = inspect.getmodule(frame), inspect.getmodule(gc), inspect.getmodule(begin_imports)
+    end_imports()
+    assert inspect.getmodule is whole
+    assert found == (sys.modules[__name__], whole(gc), whole(begin_imports))
+
+
+def test_the_compilers_parts_of_torch_come_when_they_are_used() -> None:
+    subprocess.run([sys.executable, "-c", LEAN], check=True, timeout=120)
