@@ -5,9 +5,10 @@
     python benchmarks/render/bench_viewer.py --checkpoint runs/mine --size 1280x720 --browsers 1 10
 
 A browser of this benchmark asks, waits and counts in the process of the viewer. Its requests go through the queue, the renderer and the
-encoder of the viewer (JPEG by imageio); the network and the browser's own drawing are left out. The camera flies along the drive.
+encoding threads of the viewer; the network and the browser's own drawing are left out. The camera flies along the drive.
 
-flight     one browser asks again as soon as it gets a picture: pictures a second, always of the full size
+flight     one browser asks again as soon as its request is taken up: pictures a second, always of the full size
+covered    the same with depths, which a browser needs when it draws points or boxes over the picture
 requests   one browser asks --rate times a second, at even steps: milliseconds from request to picture, of the size that the viewer
            chooses
 browsers   so many browsers do the same at the same time: the same for all of them, and pictures a second of the slowest
@@ -23,10 +24,13 @@ import shlex
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import imageio.v3 as imageio
 import numpy as np
 import torch
 from torch import Tensor
@@ -40,7 +44,9 @@ from nurec_lite.cli.command import mended
 from nurec_lite.viewer.opened import Run
 from nurec_lite.viewer.pace import Pace
 from nurec_lite.viewer.painter import Painted, Painter
-from nurec_lite.viewer.session import Session
+from nurec_lite.viewer.request import Request
+from nurec_lite.viewer.sender import Encoded, Sender
+from nurec_lite.viewer.session import PICTURE, Session
 from nurec_lite.viewer.worker import Worker
 
 SCRIPT = "benchmarks/render/bench_viewer.py"
@@ -54,13 +60,28 @@ class Full(Pace):
         return [full]
 
 
+class Noting(Painter):
+    """The painter of all browsers; says when a request of one is taken up."""
+
+    def __init__(self, painter: Painter, taken: Callable[[], None]) -> None:
+        self.run, self._painter, self._taken = painter.run, painter, taken
+
+    def paint(self, request: Request, height: int) -> Painted:
+        self._taken()
+        return self._painter.paint(request, height)
+
+
 class Browser:
     """Asks for views along the drive and notes when their pictures come."""
 
     def __init__(self, name: int, painter: Painter, worker: Worker, pace: Pace, size: tuple[int, int]) -> None:
-        self.session = Session(name, painter, worker, pace, self, size[1])
-        self.aspect, self.rows, self.asked = size[0] / size[1], size[1], 0.0
-        self.got, self.seconds, self.heights = threading.Event(), list[float](), list[int]()
+        self.session = Session(name, Noting(painter, self.taken), worker, pace, self, size[1])
+        self._sender = Sender(self.sent, partial(worker.hold, (name, PICTURE)))
+        self.aspect, self.rows = size[0] / size[1], size[1]
+        self.begun, self.got = threading.Event(), threading.Event()
+        self.seconds, self.heights = list[float](), list[int]()
+        self._asked = 0.0  # when the request that waits was made
+        self._taken = deque[float]()  # the same of those in work
         self._lock = threading.Lock()
         first, last = self.session.path.span
         times = torch.linspace(first, last, 200, dtype=torch.float64).roll(7 * name)
@@ -68,17 +89,28 @@ class Browser:
 
     def ask(self, number: int) -> None:
         with self._lock:
-            self.asked = self.asked or time.perf_counter()
+            self._asked = self._asked or time.perf_counter()
         self.session.moved(self._poses[number % len(self._poses)], FOV, self.aspect, self.rows)
 
-    def show(self, painted: Painted, quality: int) -> None:
-        imageio.imwrite("<bytes>", painted.image, extension=".jpeg", quality=quality)
+    def taken(self) -> None:
         with self._lock:
-            if self.asked:
-                self.seconds.append(time.perf_counter() - self.asked)
-                self.heights.append(painted.image.shape[0])
-            self.asked = 0.0
+            self._taken.append(self._asked)
+            self._asked = 0.0
+        self.begun.set()
+
+    def show(self, painted: Painted, quality: int) -> None:
+        self.heights.append(painted.image.shape[0])
+        self._sender.put(painted, quality)
+
+    def sent(self, encoded: Encoded) -> None:
+        with self._lock:
+            asked = self._taken.popleft()
+            if asked:  # else a finer picture of the same request
+                self.seconds.append(time.perf_counter() - asked)
         self.got.set()
+
+    def close(self) -> None:
+        self._sender.close()
 
     def look(self, T_world_cam: Tensor, fov: float) -> None:
         raise AssertionError("nobody jumps")
@@ -90,25 +122,27 @@ class Browser:
 # ---- measurements
 
 
-def flight(painter: Painter, size: tuple[int, int], seconds: float) -> dict[str, Any]:
+def flight(painter: Painter, size: tuple[int, int], seconds: float, covered: bool = False) -> dict[str, Any]:
     worker = Worker(lambda: None, 1e9)
     browser = Browser(0, painter, worker, Full(), size)
+    browser.session.request = replace(browser.session.request, covered=covered)
     worker.start()
     number = _flown(browser, 0, 0.3 * seconds)  # warm-up
     browser.seconds.clear()
     begin = time.perf_counter()
-    count = _flown(browser, number, seconds) - number
-    took = time.perf_counter() - begin
+    _flown(browser, number, seconds)
+    took, count = time.perf_counter() - begin, len(browser.seconds)
     worker.stop()
+    browser.close()
     return {"pictures": count, "pictures_a_second": count / took, **_spread(browser.seconds)}
 
 
 def _flown(browser: Browser, number: int, seconds: float) -> int:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        browser.got.clear()
+        browser.begun.clear()
         browser.ask(number)
-        browser.got.wait()
+        browser.begun.wait()
         number += 1
     return number
 
@@ -128,6 +162,8 @@ def requests(painter: Painter, size: tuple[int, int], seconds: float, rate: floa
         for thread in threads:
             thread.join()
     worker.stop()
+    for browser in browsers:
+        browser.close()
     slowest = min(len(browser.seconds) for browser in browsers) / seconds
     heights = [height for browser in browsers for height in browser.heights]
     found = {
@@ -162,7 +198,7 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
         return {
             "command": shlex.join(["python", SCRIPT, *args.arguments]), "environment": environment(run.shown.device),
             "gaussians": len(run.shown.scene.gaussians), "size": list(size), "seconds": args.seconds,
-            "flight": flight(painter, size, args.seconds),
+            "flight": flight(painter, size, args.seconds), "covered": flight(painter, size, args.seconds, covered=True),
             "requests": [requests(painter, size, args.seconds, args.rate, n) for n in args.browsers],
         }  # fmt: skip
     finally:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rendered images as the bytes of a reply, and the vehicle's own body laid over them."""
 
-import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,13 +8,13 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.output.image_bytes import jpeg_bytes, png_bytes
 from nurec_lite.service.errors import MISSING, UNSUPPORTED, RequestError
 from nurec_lite.service.messages import name_of
 
 PNG, JPEG, PLANAR = "PNG", "JPEG", "RGB_UINT8_PLANAR"
 FORMATS = (PNG, JPEG, PLANAR)
 QUALITY = 95.0  # of JPEG, where the request gives none
-PNG_LEVEL = 1  # of zlib: the time of one frame is worth more than its bytes
 
 
 def image_format(number: int) -> str:
@@ -43,14 +42,7 @@ def encoded(
 ) -> bytes:
     if kind == PLANAR:
         return np.ascontiguousarray(image.transpose(2, 0, 1)).tobytes()
-    picture = Image.fromarray(image)
-    with open(os.memfd_create("image"), "w+b") as into:  # a file: Pillow lets other threads run while it writes to one
-        if kind == JPEG:
-            picture.save(into, "JPEG", quality=quality)
-        else:
-            picture.save(into, "PNG", compress_level=PNG_LEVEL)
-        into.seek(0)
-        return into.read()
+    return jpeg_bytes(image, quality) if kind == JPEG else png_bytes(image)
 
 
 class EgoMasks:

@@ -16,12 +16,14 @@ from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.geometry.se3 import pose_matrix
 from nurec_lite.output.camera_path import CameraPath, Pinhole
 from nurec_lite.scene.edit import Move
+from nurec_lite.viewer import server
 from nurec_lite.viewer.drawn_path import DrawnPath, flown, path_file, save_path, text_of
 from nurec_lite.viewer.overlay import Overlay
 from nurec_lite.viewer.pace import Pace
 from nurec_lite.viewer.painter import FAR_M, Painted, Painter
 from nurec_lite.viewer.panel import PINHOLE, SPEEDS, Panel
-from nurec_lite.viewer.session import Actor, Session
+from nurec_lite.viewer.sender import Encoded, Sender
+from nurec_lite.viewer.session import PICTURE, Actor, Session
 from nurec_lite.viewer.sweeps import POINTS, Clouds, clouds_of, sweep_at
 from nurec_lite.viewer.worker import Worker
 
@@ -40,6 +42,7 @@ class Browser:
         self._files = missing is None
         self._fits = True
         self._missing, self._text = missing or "", ""
+        self._sender = Sender(self._send, partial(worker.hold, (client.client_id, PICTURE)))
         self._session = Session(client.client_id, painter, worker, pace, self, height)
         self._overlay = Overlay(client, run.capture, self._session.path)
         self._drawn = DrawnPath()
@@ -95,13 +98,15 @@ class Browser:
     # ---- Screen
 
     def show(self, painted: Painted, quality: int) -> None:
-        if painted.fits != self._fits:
-            self._fits = painted.fits
-            self._client.scene.set_global_visibility(painted.fits)
-        self._client.scene.set_background_image(painted.image, format="jpeg", jpeg_quality=quality, depth=painted.depth)
-        self._client.flush()
-        if painted.text != self._text:
-            self._text = painted.text
+        self._sender.put(painted, quality)
+
+    def _send(self, encoded: Encoded) -> None:
+        if encoded.fits != self._fits:
+            self._fits = encoded.fits
+            self._client.scene.set_global_visibility(encoded.fits)
+        server.show(self._client, encoded.picture, encoded.depth)
+        if encoded.text != self._text:
+            self._text = encoded.text
             self._state()
 
     def look(self, T_world_cam: Tensor, fov: float) -> None:
@@ -135,6 +140,12 @@ class Browser:
         scene = self._painter.scene(self._session.request.edits)
         self._overlay.sweep(clouds_of(self.run, scene, frame, self._points, self._files))
 
+    def _covered(self) -> None:
+        """Pictures come with depths from now on, or without."""
+        covered = self._frustums or self._boxes or self._points != POINTS[0] or len(self._drawn.keys) > 1
+        if covered != self._session.request.covered:
+            self._session.change(covered=covered)
+
     # ---- Controls
 
     def set_time(self, time: float) -> None:
@@ -149,6 +160,7 @@ class Browser:
 
     def sensors(self, frustums: bool, lidar: str, points: str) -> None:
         self._frustums, self._lidar, self._points = frustums, lidar, points
+        self._covered()
         if points == POINTS[0]:
             self._overlay.sweep(Clouds())
         self._overlay.frustums(self._session.request.time, frustums, self._go_to)
@@ -173,6 +185,7 @@ class Browser:
 
     def boxes(self, shown: bool) -> None:
         self._boxes = shown
+        self._covered()
         self._overlay.boxes(self.run.scene.tracks, 0.0, False, set(), self.choose)
         self._drawn_over()
 
@@ -203,6 +216,7 @@ class Browser:
 
     def _path_changed(self) -> None:
         self._overlay.path(self._drawn.line())
+        self._covered()
         rows = [f"{k + 1}. at {key.time:.2f} s of the drive" for k, key in enumerate(self._drawn.keys)]
         self._panel.poses.content = "\n".join(rows) or "no poses yet"
 
@@ -244,4 +258,5 @@ class Browser:
 
     def close(self) -> None:
         self._session.film = None
+        self._sender.close()
         self._worker.forget(self._client.client_id)

@@ -29,7 +29,7 @@ from nurec_lite.viewer.request import BESIDE, FrameView, Request
 
 FAR_M = 80.0  # metres: end of the colour scale of ranges
 READABLE = 400  # columns of a picture with a title, at least
-DEPTH_ROWS = 480  # of the depth that a browser gets, at most
+DEPTH_ROWS = 270  # of the depth that a browser gets, at most
 SKY_M = 160.0  # metres at which the browser puts the sky, so that points stand before it
 K = TypeVar("K")
 V = TypeVar("V")
@@ -74,7 +74,7 @@ class Painter:
             return Painted(fitted(image, request.aspect))
         camera, capture = self._pinhole(request, height)
         image, maps = self._view(request, camera, capture)
-        return Painted(image, _thinned(maps.depth), fits=True)
+        return Painted(image, _thinned(maps.depth) if request.covered else None, fits=True)
 
     def scene(self, edits: Edits) -> Scene:
         """The scene as it is edited."""

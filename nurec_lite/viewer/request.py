@@ -30,3 +30,4 @@ class Request:
     lens: str | None = None  # name of the camera that gives the lens; None: a pinhole, as the browser has it
     edits: Edits = field(default_factory=Edits)
     frame: FrameView | None = None  # instead of pose, lens and time
+    covered: bool = False  # whether the browser draws things over the picture, and needs depths to hide parts of them

@@ -60,6 +60,13 @@ def stop(server: Any) -> None:
         server.stop()
 
 
+def show(client: Any, picture: bytes, depth: bytes | None) -> None:
+    """Puts a JPEG, and a PNG of its depths, into the background of a browser. viser's own call would encode them in 0.3 s."""
+    message = viser()._messages.BackgroundImageMessage(format="jpeg", rgb_data=picture, depth_data=depth)
+    client.scene._websock_interface.queue_message(message)
+    client.flush()
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """viser prints what it does; we say it in our words."""

@@ -166,7 +166,6 @@ class Session:
         self._pace.learn(painted.image.shape[0] * painted.image.shape[1], time.monotonic() - begin)
         finer: Callable[[], None] = partial(self._paint, request, heights[1:])
         if heights[1:]:
-            painted = replace(painted, depth=None)
             self._worker.ask((self.name, PICTURE), finer, REST_S, yields=True)
         self._screen.show(painted, _COARSE if heights[1:] else _FINE)
 

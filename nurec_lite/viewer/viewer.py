@@ -57,6 +57,8 @@ class Viewer:
         )  # fmt: skip
         with self._lock:
             self._browsers[client.client_id] = browser
+        if client.client_id not in self._server.get_clients():  # it left before it was known
+            self._gone(client)
 
     def _gone(self, client: Any) -> None:
         with self._lock:
@@ -80,4 +82,8 @@ class Viewer:
 
     def close(self) -> None:
         self._worker.stop()
+        with self._lock:
+            browsers = list(self._browsers.values())
+        for browser in browsers:
+            browser.close()
         server.stop(self._server)

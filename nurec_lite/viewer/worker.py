@@ -23,6 +23,7 @@ class Worker:
     def __init__(self, idle: Callable[[], None], every: float) -> None:
         """`idle` is done between jobs, as often as every so many seconds."""
         self._jobs: dict[Key, Job] = {}
+        self._held: set[Key] = set()
         self._changed = Condition()
         self._ended = False
         self._idle, self._every, self._next = idle, every, time.monotonic() + every
@@ -49,14 +50,17 @@ class Worker:
             self._jobs[key] = Job(due if known is None else min(due, known.due), work)
             self._changed.notify_all()
 
+    def hold(self, key: Key, held: bool) -> None:
+        """A job that is held waits, whatever its turn, until it is no longer held."""
+        with self._changed:
+            (self._held.add if held else self._held.discard)(key)
+            self._changed.notify_all()
+
     def forget(self, browser: Hashable) -> None:
         with self._changed:
             for key in [key for key in self._jobs if key[0] == browser]:
                 del self._jobs[key]
-
-    def waits(self, key: Key) -> bool:
-        with self._changed:
-            return key in self._jobs
+            self._held = {key for key in self._held if key[0] != browser}
 
     def _run(self) -> None:
         while (work := self._chosen()) is not None:
@@ -70,7 +74,8 @@ class Worker:
         with self._changed:
             while not self._ended:
                 now = time.monotonic()
-                key = min(self._jobs, key=lambda key: self._jobs[key].due, default=None)
+                free = self._jobs.keys() - self._held
+                key = min(free, key=lambda key: self._jobs[key].due, default=None)
                 due = self._next if key is None else self._jobs[key].due
                 if now >= self._next:
                     self._next = now + self._every

@@ -36,7 +36,7 @@ def interface(run: Reconstruction) -> TrainedScene:
 
 
 def test_a_pinhole_is_rendered_as_the_python_interface_does(run: Reconstruction) -> None:
-    found = Painter(run).paint(request(), 20)
+    found = Painter(run).paint(request(covered=True), 20)
     camera = Pinhole(30, 20, 0.8).camera("own")
     expected = interface(run).render(camera, place(), 0.4)
     assert expected.colour is not None and expected.depth is not None and found.depth is not None

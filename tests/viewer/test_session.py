@@ -43,13 +43,14 @@ def sizes(screen: Screen) -> list[tuple[int, ...]]:
     return [painted.image.shape[:2] for painted in screen.shown]
 
 
-def test_a_moved_camera_gets_a_coarse_picture_and_a_fine_one_with_depth(
-    session: Session, by_hand: ByHand, screen: Screen
-) -> None:
+def test_a_moved_camera_gets_a_coarse_picture_and_a_fine_one(session: Session, by_hand: ByHand, screen: Screen) -> None:
     session.moved(pose(), 1.0, ASPECT, 100)
     by_hand.all()
     assert sizes(screen) == [(6, 12), (12, 24)]
-    assert screen.shown[0].depth is None and screen.shown[1].depth is not None
+    assert [painted.depth is None for painted in screen.shown] == [True, True]
+    session.change(covered=True)
+    by_hand.all()
+    assert [painted.depth is None for painted in screen.shown[2:]] == [False, False]
 
 
 def test_pictures_are_no_larger_than_the_window(session: Session, by_hand: ByHand, screen: Screen) -> None:

@@ -43,7 +43,7 @@ class Page:
 
     def __init__(self, client: WebClient, x: float = 0.0) -> None:
         self.client, self.labels, self.texts = client, dict[str, str](), dict[str, str]()
-        self.values, self.kinds = dict[str, Any](), list[str]()
+        self.values, self.kinds, self.depths = dict[str, Any](), list[str](), list[bool]()
         self._messages = client.messages()
         self.fly_to(x)
 
@@ -60,6 +60,8 @@ class Page:
     def next(self) -> tuple[str, dict[str, Any]]:
         kind, content = next(self._messages)
         self.kinds.append(kind)
+        if kind == "BackgroundImageMessage":
+            self.depths.append(content["depth_data"] is not None)
         if "label" in content.get("props", {}):
             self.labels[content["props"]["label"]] = content["uuid"]
         if kind == "GuiUpdateMessage":
@@ -130,7 +132,10 @@ def test_a_frame_is_shown_next_to_its_photo_and_the_browser_is_sent_there(viewer
 def test_sensors_and_actors_are_drawn_over_the_picture(viewer: Viewer) -> None:
     with browser(viewer.port) as client:
         page = Page(client)
+        page.picture()
+        assert not any(page.depths)
         page.set("Frustums")
+        page.until(lambda: any(page.depths))
         page.until(lambda: page.kinds.count("CameraFrustumMessage") == 2)
         page.set("Points", "rendered over measured")
         page.until(lambda: page.kinds.count("PointCloudMessage") == 2)
