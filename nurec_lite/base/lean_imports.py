@@ -48,9 +48,17 @@ def begin_imports() -> None:
 def end_imports() -> None:
     """Collects garbage again; what was imported stays and is passed over."""
     inspect.getmodule = _GETMODULE
+    _let_generators_be_made()
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+def _let_generators_be_made() -> None:
+    """torch 2.13 makes no Generator before a part for compilers has set its metaclass. Setting it again changes nothing."""
+    ready = getattr(sys.modules.get("torch._C"), "_set_generator_metaclass", None)
+    if ready is not None:
+        ready(import_module("torch._opaque_base").OpaqueBaseMeta)
 
 
 FINDER = _Finder()

@@ -18,8 +18,11 @@ import torch
 thread.join()
 end_imports()
 assert "torch._decomp" not in sys.modules
+assert torch.Generator().manual_seed(3).initial_seed() == 3
 assert torch.linalg.svdvals(torch.eye(3)).tolist() == [1, 1, 1]
 assert torch.distributions.Normal(0.0, 1.0).mean == 0
+import torch._prims.rng_prims
+assert torch.Generator().manual_seed(3).initial_seed() == 3
 import torch.export.graph_signature
 assert torch.export.export is not None
 assert "torch._decomp" not in sys.modules or "torch._meta_registrations" in sys.modules
