@@ -9,6 +9,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -144,10 +145,12 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
     device, left_out = choose_device(own_device(config.device)), LeftOut()
     capture = _opened(config, content, source, device)
     digest = _same_capture(capture, config, content)
-    checks = _checks(capture, config, content)
-    with checks.first(), span("stages"):
-        stages = _stages(config, device)
-    try:
+    with ExitStack() as ends:
+        checks = _checks(capture, config, content, apart=source is None)
+        ends.callback(checks.close)
+        with checks.first(), span("stages"):
+            stages = _stages(config, device)
+        ends.callback(left_out.tried, "Closing the options", stages.close)
         with checks.first():
             with span("first scene"):
                 state = _made(stages, config, capture, device, content, digest, checks.starts)
@@ -155,8 +158,6 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
                 doubts = checks.doubts()
         _own(state, doubts)
         results = _trained(stages, state, doubts, left_out)
-    finally:
-        left_out.tried("Closing the options", stages.close)
     if results is None:
         return {}
     from nurec_lite.report.results import write
@@ -189,7 +190,7 @@ def _same_capture(capture: Capture, config: Config, content: dict[str, Any] | No
     return check_known_capture(path, content, capture, config.data, exact=True)
 
 
-def _checks(capture: Capture, config: Config, content: dict[str, Any] | None) -> BegunChecks:
+def _checks(capture: Capture, config: Config, content: dict[str, Any] | None, apart: bool) -> BegunChecks:
     """A run that goes on with the same capture has its doubts from its folder, and corrections of cameras from its checkpoint. One rank
     compares sensors for all."""
     if not present().first:
@@ -198,7 +199,7 @@ def _checks(capture: Capture, config: Config, content: dict[str, Any] | None) ->
     known = {} if content is None else content["config"]["data"]
     if resume is not None and all(data[key] == value for key, value in known.items() if key in data):
         return known_checks(read_doubts(Path(resume).parent / DOUBTS))
-    return begin_checks(capture, config.data.root or capture.name, config.data.trust)
+    return begin_checks(capture, config.data.root or capture.name, config.data.trust, apart)
 
 
 def _made(

@@ -15,10 +15,13 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -27,20 +30,39 @@ from nurec_lite.base.errors import UserError
 WAIT = 1.0  # seconds between two looks at a process that owes what is needed now
 PATIENCE = 30  # looks after which a silent process is given up; a loaded machine decodes an image in a fraction of this
 STOPPED = 3  # looks after which a stopped process is given up
-MOST = 10  # processes that are replaced; a machine that ends more lacks memory for them
+MOST = 10  # processes that are replaced at most; a machine that ends more lacks memory for them
 _PR_SET_PDEATHSIG = 1
+R = TypeVar("R")
 _ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 log = logging.getLogger("nurec_lite")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Processes of one purpose."""
+
+    name: str  # of one of them
+    replaced: int = MOST  # how many are replaced
+    patience: int = PATIENCE  # looks
+    parents: bool = False  # whether they start processes of their own
+
+
+LOADERS = Kind("a loader process")
 
 
 class _Process:
     """One of them, what it owes, and the thread that takes its answers in."""
 
-    def __init__(self, work: Callable[[int], Any], answers: "queue.SimpleQueue[tuple[_Process, bytes | None]]") -> None:
+    def __init__(
+        self,
+        work: Callable[[int], Any],
+        answers: "queue.SimpleQueue[tuple[_Process, bytes | None]]",
+        parent: bool,  # whether it starts processes of its own
+    ) -> None:
         context = multiprocessing.get_context("fork")
         self.owes: set[int] = set()
         self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, work, os.getpid()), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, work, os.getpid()), daemon=not parent)
         with _held_back(_ALL):
             self.process.start()
         theirs.close()
@@ -78,31 +100,47 @@ class _Process:
 class Ahead:
     """Results of `work` for the numbers from `first` on, computed ahead in processes."""
 
-    def __init__(self, work: Callable[[int], Any], first: int, count: int, ahead: int) -> None:
-        self._work, self._next, self._ahead = work, first, count * ahead
+    def __init__(
+        self,
+        work: Callable[[int], Any],
+        first: int,
+        count: int,
+        ahead: int,  # numbers for each process
+        kind: Kind = LOADERS,
+    ) -> None:
+        self._work, self._next, self._ahead, self._kind = work, first, count * ahead, kind
         self._answers: queue.SimpleQueue[tuple[_Process, bytes | None]] = queue.SimpleQueue()
         self._ready: dict[int, bytes] = {}
-        self._lost = 0
-        self.members = [_Process(work, self._answers) for _ in range(count)]
+        self._lost, self._closed = 0, False
+        self.members = [_Process(work, self._answers, kind.parents) for _ in range(count)]
         atexit.register(self.close)  # before multiprocessing waits for one that is stopped
 
     def result(self, n: int) -> Any:
-        """Raises what the work raised."""
-        while self._next < n + self._ahead:
-            self._give([self._next])
-            self._next += 1
+        """Raises what the work raised; CancelledError where another thread closes all meanwhile."""
+        self._fill(n)
         silent = 0
         while n not in self._ready:
             owing = next((member for member in self.members if n in member.owes), None)
+            if self._closed:
+                raise CancelledError
             if owing is None:
                 return self._work(n)
             silent = 0 if self._take() else silent + 1
-            if silent >= PATIENCE or (silent >= STOPPED and owing.stopped()):
+            if silent >= self._kind.patience or (silent >= STOPPED and owing.stopped()):
                 owing.process.kill()
+            self._fill(n)
         value, error = pickle.loads(self._ready.pop(n))
         if error is not None:
             raise error
         return value
+
+    def _fill(self, n: int) -> None:
+        while self._more(n):
+            self._give([self._next])
+            self._next += 1
+
+    def _more(self, n: int) -> bool:
+        return self._next < n + self._ahead
 
     def _give(self, numbers: list[int]) -> None:
         for n in numbers if self.members else ():
@@ -123,20 +161,44 @@ class Ahead:
         return True
 
     def _replace(self, member: _Process) -> None:
+        if self._closed:
+            return
         member.end()
         self.members.remove(member)
         self._lost += 1
-        if self._lost <= MOST:
-            self.members.append(_Process(self._work, self._answers))
+        if self._lost <= self._kind.replaced:
+            self.members.append(_Process(self._work, self._answers, self._kind.parents))
         rest = f"{len(self.members)} go on" if self.members else "this process does their work from now on"
-        log.warning("a loader process ended (%s); %s", _end_of(member.process.exitcode), rest)
+        log.warning("%s ended (%s); %s", self._kind.name, _end_of(member.process.exitcode), rest)
         self._give(sorted(member.owes))
 
     def close(self) -> None:
         atexit.unregister(self.close)
+        self._closed = True
         members, self.members = self.members, []
         for member in members:
             member.end()
+
+
+class _Jobs(Ahead):
+    """Each process gets another job when it has done one."""
+
+    def __init__(self, jobs: Sequence[Callable[[], Any]], count: int, kind: Kind) -> None:
+        super().__init__(lambda n: jobs[n](), 0, min(count, len(jobs)), 1, kind)
+        self._count = len(jobs)
+
+    def _more(self, n: int) -> bool:
+        return self._next < self._count and any(not member.owes for member in self.members)
+
+
+def in_processes(jobs: Sequence[Callable[[], R]], count: int, kind: Kind) -> Iterator[Callable[[], R]]:
+    """Calls, in the order of the jobs, that return their results or raise their errors. The jobs are done by so many processes."""
+    done = _Jobs(jobs, count, kind)
+    try:
+        for n in range(len(jobs)):
+            yield partial(done.result, n)
+    finally:
+        done.close()
 
 
 @contextmanager
@@ -175,7 +237,7 @@ def _answer(work: Callable[[int], Any], n: int) -> bytes:
         return pickle.dumps((work(n), None), protocol=5)
     except Exception as error:
         if not isinstance(error, UserError):
-            error.add_note(f"in a loader process:\n{traceback.format_exc()}")
+            error.add_note(f"in another process:\n{traceback.format_exc()}")
         return _pickled(error)
 
 

@@ -4,15 +4,19 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.process import BaseProcess
+from threading import Thread
+from typing import Any
 
 import pytest
 
 from nurec_lite.base import processes
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.processes import Ahead
+from nurec_lite.base.processes import Ahead, Kind, in_processes
 
 
 def square(n: int) -> int:
@@ -57,12 +61,41 @@ def test_the_dead_are_replaced(ahead: Ahead, number: signal.Signals) -> None:
         assert ahead.result(n) == n * n
 
 
-def test_when_too_many_died_the_work_is_done_here(ahead: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MOST", 0)
+def test_when_too_many_died_the_work_is_done_here() -> None:
+    ahead = Ahead(square, 0, count=2, ahead=2, kind=Kind("a process", replaced=0))
     for member in ahead.members:
         member.process.kill()
     assert [ahead.result(n) for n in range(12)] == [n * n for n in range(12)]
     assert ahead.members == []
+
+
+def test_jobs_are_done_in_order_by_processes_that_are_free() -> None:
+    jobs = [partial(square, n) for n in (3, 13, 5, 4)]
+    results = in_processes(jobs, 3, Kind("a process"))
+    assert next(results)() == 9
+    with pytest.raises(UserError, match="13 cannot"):
+        next(results)()
+    assert [result() for result in results] == [25, 16]
+    assert list(in_processes([], 3, Kind("a process"))) == []
+
+
+def test_a_result_that_is_waited_for_is_cancelled_by_the_end() -> None:
+    ahead = Ahead(lambda n: signal.pause(), 0, count=1, ahead=1)
+    waiting: Future[object] = Future()
+
+    def wait() -> None:
+        try:
+            ahead.result(0)
+        except CancelledError as error:
+            waiting.set_exception(error)
+
+    thread = Thread(target=wait)
+    thread.start()
+    while not ahead.members[0].owes:
+        time.sleep(0.01)
+    ahead.close()
+    thread.join()
+    assert isinstance(waiting.exception(), CancelledError) and ahead.members == []
 
 
 @pytest.mark.parametrize("number", GROUP)
@@ -80,10 +113,10 @@ def test_a_signal_during_the_first_instructions_of_a_worker_is_left_to_the_paren
 ) -> None:
     begun, serve = Pipe(), processes._serve
 
-    def late(*arguments: object) -> None:
+    def late(connection: Any, work: Callable[[int], int], parent: int) -> None:
         begun[1].send(os.getpid())
         os.kill(os.getpid(), number)  # before anything of `_serve` has run
-        serve(*arguments)
+        serve(connection, work, parent)
 
     monkeypatch.setattr(processes, "_serve", late)
     ahead = Ahead(square, 0, count=2, ahead=2)

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a capture while a run begins: kernels are compiled and loaded, and the first scene is made, at the same time."""
+"""Checks of a capture while a run begins: kernels are compiled and loaded, and the first scene is made, at the same time.
+
+With some cores to spare a process of its own checks, and shares the work with others. Threads of this one would wait for each other and for
+the first scene: all of them queue small operators, and one at a time holds Python's lock.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from threading import Thread
 
+from nurec_lite.base.processes import Ahead, Kind
+from nurec_lite.base.threads import cores
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.starts import Start, starts_of
 from nurec_lite.capture.checks.trust import found_doubts, log_doubts
@@ -13,6 +21,8 @@ from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import Capture
 
 Result = tuple[list[Verdict], dict[str, Start]]
+ENOUGH, MOST = 4, 12  # cores from which on processes check, and the number of them
+CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
 
 
 class BegunChecks:
@@ -22,9 +32,10 @@ class BegunChecks:
         self,
         check: Callable[[], Result],
         said: bool = False,  # the doubts stand in the log already
+        close: Callable[[], None] | None = None,  # ends the work
     ) -> None:
         self._result: Future[Result] = Future()
-        self._said = said
+        self._said, self._close = said, close
         Thread(target=self._work, args=(check,), daemon=True).start()
 
     def _work(self, check: Callable[[], Result]) -> None:
@@ -45,6 +56,11 @@ class BegunChecks:
             self._result.result()
             raise
 
+    def close(self) -> None:
+        """Ends the work where another process does it, and nobody waits for it any more."""
+        if self._close is not None:
+            self._close()
+
     def doubts(self) -> list[Verdict]:
         """Waits, and logs them once. CaptureError with all that is certain, unless the user trusts the capture."""
         doubts, _ = self._result.result()
@@ -61,12 +77,26 @@ def begin_checks(
     capture: Capture,
     source: str,  # file or folder, for the message
     trust: bool,  # the user's data.trust
+    apart: bool = False,  # whether processes can read its frames
 ) -> BegunChecks:
-    def check() -> Result:
-        sample = Sample(capture)
-        return found_doubts(sample, source, trust), starts_of(sample)
+    if not apart or cores() < ENOUGH:
+        return BegunChecks(partial(_checked, Sample(capture), source, trust))
+    sample = Sample(capture, processes=min(MOST, cores() - 2))
+    checker = Ahead(lambda _: _checked(sample, source, trust), 0, count=1, ahead=1, kind=CHECKER)
 
-    return BegunChecks(check)
+    def check() -> Result:
+        try:
+            result: Result = checker.result(0)
+            return result
+        finally:
+            checker.close()
+
+    return BegunChecks(check, close=checker.close)
+
+
+def _checked(sample: Sample, source: str, trust: bool) -> Result:
+    doubts = found_doubts(sample, source, trust)
+    return [replace(verdict, corrected=None) for verdict in doubts], starts_of(sample)
 
 
 def known_checks(doubts: Sequence[Verdict]) -> BegunChecks:

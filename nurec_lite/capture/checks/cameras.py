@@ -2,7 +2,7 @@
 """Whether cameras look where they say, when they say, and with the intrinsics that they say: edges that the lidars see must lie on edges
 of the images. Where they do not, conventions that are easily exchanged are tried, and the one that fits is named."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -10,6 +10,7 @@ from itertools import chain
 import torch
 
 from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View
@@ -43,6 +44,7 @@ TURNED = 0.87  # times its contrast: a quarter turn is no convention
 PROMISING = 8  # guesses of many that are looked at in full
 NOWHERE = 0.035  # contrast of sensors that do not agree
 ENOUGH = 800  # points of all images from which on it is odd that they agree nowhere
+PARTS = 4  # of the likely guesses
 VIEWS, POINTS = 6, 300  # images, and points in all of them, at least
 FLAT = 0.1  # standard deviation of ranks, 0.29 of an image that shows anything
 
@@ -51,23 +53,25 @@ def check_cameras(sample: Sample) -> list[Verdict]:
     capture = sample.capture
     if not (capture.sweeps and capture.images):
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
-    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(found_of, sample), capture.cameras))))
+    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(_found, sample), capture.cameras))))
 
 
-def found_of(sample: Sample, camera: Camera) -> list[Found]:
+def parts_of(sample: Sample, camera: Camera) -> Iterator[Callable[[], object]]:
+    """Work that the findings about a camera need if its poses are right, in parts of about the same length."""
+    views = views_of(sample, camera)
+    if views and not sample.blamed("poses", "rays"):
+        yield partial(_close, sample, camera)
+        yield from (partial(_likely_part, sample, camera, k) for k in range(PARTS))
+
+
+def _found(sample: Sample, camera: Camera) -> list[Found]:
     """Findings about one camera, after the checks of poses and rays."""
-    return sample.kept(("camera", camera.name), lambda: _found(sample, trajectory_of(sample.capture), camera))
-
-
-def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
-    views, poses_wrong = views_of(sample, camera), sample.blamed("poses", "rays")
+    views, poses_wrong, path = views_of(sample, camera), sample.blamed("poses", "rays"), trajectory_of(sample.capture)
     if not views:
         said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
         return [Found(camera, Level.UNKNOWN, said, "No sweep is of the moments of {cameras}.")]
-    stacked = together(views)
-    said = fit(stacked, as_said(camera), path)
-    close = agreement(sample.capture, camera, views) if _agrees(said) else None
-    best = _guess(sample.capture, camera, stacked, path, said, poses_wrong, close is not None)
+    stacked, said, close = together(views), _said(sample, camera), _close(sample, camera)
+    best = _guess(sample, camera, stacked, path, said, poses_wrong, close is not None)
     if best is not said and _instead(best, said, close is not None):
         return [_guessed(camera, said, best, close is not None)]
     if poses_wrong:
@@ -79,8 +83,41 @@ def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
     return list(fine(sample.capture, camera, views, said, close))
 
 
+def _said(sample: Sample, camera: Camera) -> Fit:
+    """The fit of what the capture says."""
+
+    def make() -> Fit:
+        return fit(together(views_of(sample, camera)), as_said(camera), trajectory_of(sample.capture))
+
+    return sample.kept(("said", camera.name), make)
+
+
+def _close(sample: Sample, camera: Camera) -> Agreement | None:
+    """None: edges do not agree as the capture says, or tell too little."""
+    agrees = _agrees(_said(sample, camera))
+    return sample.kept(
+        ("close", camera.name),
+        lambda: agreement(sample.capture, camera, views_of(sample, camera)) if agrees else None,
+    )
+
+
+def _likely_part(sample: Sample, camera: Camera, k: int) -> list[Fit]:
+    """Fits of every so many of the likely guesses."""
+
+    def make() -> list[Fit]:
+        views, path = together(views_of(sample, camera)), trajectory_of(sample.capture)
+        return [fit(views, guess, path) for guess in list(_likely(sample.capture, camera, views, path))[k::PARTS]]
+
+    return sample.kept(("likely", camera.name, k), make)
+
+
+def _likely_fits(sample: Sample, camera: Camera) -> list[Fit]:
+    parts = [_likely_part(sample, camera, k) for k in range(PARTS)]
+    return [part[k] for k in range(len(parts[0])) for part in parts if k < len(part)]
+
+
 def _guess(
-    capture: Capture,
+    sample: Sample,
     camera: Camera,
     views: Views,
     path: Trajectory,
@@ -89,8 +126,11 @@ def _guess(
     holds: bool,  # edges agree as the capture says
 ) -> Fit:
     """The best of all guesses, or as the capture says."""
-    guesses = mountings(capture, camera) if poses_wrong else _likely(capture, camera, views, path)
-    best = _best([said, *(fit(views, guess, path) for guess in guesses)])
+    capture = sample.capture
+    if poses_wrong:
+        best = _best([said, *(fit(views, guess, path) for guess in mountings(capture, camera))])
+    else:
+        best = _best([said, *_likely_fits(sample, camera)])
     if not (poses_wrong or holds):
         best = _best([best, *_plainest(_promising(views, list(all_others(capture, camera)), path))])
         if not _agrees(best) or best.guess.place or best is said:

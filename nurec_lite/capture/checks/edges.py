@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.deskew import poses_at, project_world_points, world_points
+from nurec_lite.capture.images import grey
 from nurec_lite.capture.types import ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
@@ -68,13 +69,12 @@ def image_edges(
     image: Tensor,  # [H, W, 3] uint8
     camera: Camera,  # of the image
 ) -> Tensor:  # [h, w] how much the image changes from left to right, a little blurred, 1 in the mean
-    red, green, blue = image.short().unbind(-1)
-    grey = (red + green + blue).float() / 3
+    shown = grey(image)
     scale = min(1.0, pixel_degrees(camera) / PIXEL)
-    size = [max(1, min(round(n * scale), m)) for n, m in zip((camera.height, camera.width), grey.shape, strict=True)]
-    grey = F.adaptive_avg_pool2d(grey[None], (size[0], size[1]))[0]
-    change = (grey[:, 2:] - grey[:, :-2]).abs()
-    change = F.pad(change, (1, grey.shape[1] - 1 - change.shape[1]))
+    size = [max(1, min(round(n * scale), m)) for n, m in zip((camera.height, camera.width), shown.shape, strict=True)]
+    shown = F.adaptive_avg_pool2d(shown[None], (size[0], size[1]))[0]
+    change = (shown[:, 2:] - shown[:, :-2]).abs()
+    change = F.pad(change, (1, shown.shape[1] - 1 - change.shape[1]))
     wide = F.pad(change, (1, 1, 1, 1))
     rows = wide[:-2] + wide[1:-1] + wide[2:]
     blurred = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]

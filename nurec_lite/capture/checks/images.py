@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.images import kind_of
+from nurec_lite.capture.images import grey, kind_of
 from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
 from nurec_lite.capture.types import CaptureError, Glanced, ImageFrame
 from nurec_lite.geometry.camera import Camera
@@ -156,4 +156,4 @@ def _alike(a: Tensor, b: Tensor) -> bool:
 
 
 def _small(image: Tensor) -> Tensor:  # [h, w] grey
-    return F.adaptive_avg_pool2d(image.float().mean(-1)[None], SMALL)[0]
+    return F.adaptive_avg_pool2d(grey(image)[None], SMALL)[0]

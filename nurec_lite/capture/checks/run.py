@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks import (
     boxes,
     cameras,
@@ -22,6 +21,7 @@ from nurec_lite.capture.checks import (
     stamps,
 )
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.together import Found, done_together
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.checks.works import Work, camera_works, first_works, no_works
 
@@ -44,11 +44,11 @@ CHECKS: dict[str, Check] = {
 
 Line = tuple[str, ...]  # checks that see the verdicts of those before them in the line
 WAVES: tuple[tuple[Callable[[Sample], Iterable[Work]], tuple[Line, ...]], ...] = (
-    (first_works, ((images.NAME,), (rays.NAME,), (files.NAME, stamps.NAME))),
+    (first_works, ((rays.NAME,), (files.NAME, stamps.NAME))),
     (no_works, ((positions.NAME, driving.NAME, poses.NAME),)),
-    (camera_works, ((boxes.NAME,), (ray_crops.NAME,), (ray_times.NAME,), (cameras.CHECK,))),
+    (camera_works, ((images.NAME,), (boxes.NAME,), (ray_crops.NAME,), (ray_times.NAME,))),
+    (no_works, ((cameras.CHECK,),)),
 )  # works and lines of a wave are done at the same time; a check sees the verdicts of earlier waves
-Found = dict[str, list[Verdict] | UserError]  # by the names of checks
 
 
 def verdicts(sample: Sample) -> list[Verdict]:
@@ -89,12 +89,10 @@ def _waves(sample: Sample) -> Iterator[Found]:
         known = [tuple(name for name in line if name in CHECKS) for line in lines]
         jobs = [*(partial(_done, work) for work in works(sample)), *(partial(_checked, sample, line) for line in known)]
         yield {
-            name: result for found in in_threads(_call, jobs if any(known) else []) for name, result in found.items()
+            name: result
+            for found in done_together(sample, jobs if any(known) else [])
+            for name, result in found.items()
         }
-
-
-def _call(job: Callable[[], Found]) -> Found:
-    return job()
 
 
 def _done(work: Work) -> Found:

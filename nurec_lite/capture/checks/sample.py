@@ -41,6 +41,7 @@ class Sample:
     agreements: dict[str, Agreement] = field(
         default_factory=dict
     )  # of the cameras that look where they say, by their names
+    processes: int = 1  # that share the work of the checks
     _kept: OrderedDict[Hashable, "_Once"] = field(default_factory=OrderedDict, repr=False)  # the last used comes last
     _made: dict[Hashable, "_Once"] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -100,6 +101,15 @@ class Sample:
             made = self._made.setdefault(name, _Once(make))
         return made.value()
 
+    def made(self) -> dict[Hashable, object]:
+        """Values of `kept` so far."""
+        with self._lock:
+            return {name: once.value() for name, once in self._made.items() if once.known}
+
+    def keep(self, name: Hashable, value: object) -> None:
+        """Keeps a value that another process has made."""
+        self.kept(name, lambda: value)
+
     def image(self, frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
         return as_image(self._once(frame.load))
 
@@ -133,6 +143,10 @@ class _Once(Generic[T]):
     def __init__(self, load: Callable[[], T]) -> None:
         self._load, self._lock, self._found = load, Lock(), list[T]()
         self.bytes = 0  # of the result
+
+    @property
+    def known(self) -> bool:
+        return bool(self._found)
 
     def value(self) -> T:
         with self._lock:

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work that checks need, in parts that can be done at the same time. `Sample.kept` keeps each result, so that a check finds it."""
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from nurec_lite.capture.checks.alignment import VIEWS, view_of
 from nurec_lite.capture.checks.box_rays import box_sweeps, rays_of
 from nurec_lite.capture.checks.boxes import labelled
-from nurec_lite.capture.checks.cameras import found_of
+from nurec_lite.capture.checks.cameras import parts_of
 from nurec_lite.capture.checks.images import thumbnail
 from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import ImageFrame
-from nurec_lite.geometry.camera import Camera
 
 Work = Callable[[], object]
+TOGETHER = 3  # images of a moment that one work looks at: they share the edges of its sweeps
 
 
 def no_works(sample: Sample) -> Iterator[Work]:
@@ -26,18 +28,28 @@ def first_works(sample: Sample) -> Iterator[Work]:
     capture = sample.capture
     for lidar in capture.lidars:
         yield from (partial(motion_from, sample, lidar, k) for k in sample.motion_starts(lidar.name))
-    for camera in capture.cameras:
-        for frame in spread(sample.images_of(camera.name), VIEWS):
-            yield partial(_looked_at, sample, camera, frame)
+    for looks in _by_moment(sample):
+        yield from (partial(_looked_at, sample, looks[k : k + TOGETHER]) for k in range(0, len(looks), TOGETHER))
     if len(labelled(capture).tracks):
         yield from (partial(rays_of, sample, frame) for frame in box_sweeps(sample))
 
 
-def _looked_at(sample: Sample, camera: Camera, frame: ImageFrame) -> None:
-    thumbnail(sample, frame)
-    view_of(sample, camera, frame)
+def _by_moment(sample: Sample) -> list[list[ImageFrame]]:
+    """Images that are looked at, those of one sweep together."""
+    sweeps, looks = sample.capture.sweeps, defaultdict[int, list[ImageFrame]](list)
+    for camera in sample.capture.cameras:
+        for frame in spread(sample.images_of(camera.name), VIEWS):
+            looks[nearest(sweeps, frame.time_mid).index if sweeps else frame.index].append(frame)
+    return list(looks.values())
+
+
+def _looked_at(sample: Sample, frames: Sequence[ImageFrame]) -> None:
+    for frame in frames:
+        thumbnail(sample, frame)
+        view_of(sample, sample.capture.camera(frame.sensor), frame)
 
 
 def camera_works(sample: Sample) -> Iterator[Work]:
     if sample.capture.sweeps and sample.capture.images:
-        yield from (partial(found_of, sample, camera) for camera in sample.capture.cameras)
+        for camera in sample.capture.cameras:
+            yield from parts_of(sample, camera)

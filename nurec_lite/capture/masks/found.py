@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.base.pool import in_threads
-from nurec_lite.capture.images import as_image
+from nurec_lite.capture.images import as_image, grey
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera
 
@@ -56,11 +56,11 @@ def small(
     image: Tensor,  # [H, W, 3] uint8
 ) -> Tensor:  # [h, w] 0 to 1
     """The image in grey, reduced to WIDTH columns at most."""
-    grey = image.float().mean(-1) / 255
-    height, width = grey.shape
+    shown = grey(image) / 255
+    height, width = shown.shape
     if width <= WIDTH:
-        return grey
-    return F.adaptive_avg_pool2d(grey[None], (max(1, round(height * WIDTH / width)), WIDTH))[0]
+        return shown
+    return F.adaptive_avg_pool2d(shown[None], (max(1, round(height * WIDTH / width)), WIDTH))[0]
 
 
 def own_vehicle(

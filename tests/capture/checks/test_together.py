@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks in processes find what they find in threads, and their process may die, fail or be given up."""
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from nurec_lite.capture.checks import begun
+from nurec_lite.capture.checks.begun import BegunChecks, begin_checks
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.together import Found, done_together
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.config import DataConfig
+from nurec_lite.readers import open_capture
+
+SAID = Verdict("rays", "lidar", Level.CERTAIN, "Rays are wrong.", corrected=lambda capture: capture)
+
+
+@pytest.fixture(scope="module")
+def street() -> Capture:
+    return open_capture(DataConfig(frames=[0, 6]))
+
+
+@pytest.fixture(autouse=True)
+def cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begun, "cores", lambda: 4)
+
+
+def words(checks: BegunChecks) -> list[str]:
+    return [verdict.text for verdict in checks.doubts()]
+
+
+def test_processes_find_what_threads_find(street: Capture) -> None:
+    here, there = begin_checks(street, "street", False), begin_checks(street, "street", False, apart=True)
+    assert words(here) == words(there) and here.starts() == there.starts()
+
+
+def test_a_process_that_dies_costs_no_verdict(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = os.getpid()
+
+    def checked(*given: object) -> begun.Result:
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [SAID], {}
+
+    monkeypatch.setattr(begun, "_checked", checked)
+    assert words(begin_checks(street, "street", False, apart=True)) == ["Rays are wrong."]
+
+
+def test_what_is_certain_is_raised_in_its_own_words(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(*given: object) -> begun.Result:
+        raise CaptureError("street: rays are wrong")
+
+    monkeypatch.setattr(begun, "_checked", checked)
+    checks = begin_checks(street, "street", False, apart=True)
+    with pytest.raises(CaptureError, match=r"^street: rays are wrong$"):
+        checks.starts()
+
+
+def test_checks_that_nobody_waits_for_end(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begun, "_checked", lambda *given: signal.pause())
+    checks = begin_checks(street, "street", False, apart=True)
+    checks.close()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def job(sample: Sample, k: int) -> Found:
+    sample.kept(k, lambda: (lambda: k) if k == 2 else k)  # a function cannot be sent
+    return {"rays": [SAID]} if k == 1 else {}
+
+
+def test_a_sample_learns_what_jobs_make() -> None:
+    def learned(processes: int) -> Iterator[object]:
+        sample = Sample(None, processes=processes)  # type: ignore[arg-type]
+        yield from done_together(sample, [partial(job, sample, k) for k in range(4)])
+        yield sorted(sample.made(), key=str), [sample.made()[k] for k in (0, 1, 3)]
+
+    assert list(learned(1)) == list(learned(2))
