@@ -14,13 +14,13 @@ namespace nurec {
 namespace {
 
 struct SeenTensors {
-    at::Tensor const &means, &node, &lookouts, &valid, &quaternions, &translations;
+    at::Tensor const &means, &node, &lookouts, &lenses, &masked, &masks, &valid, &quaternions, &translations;
 };
 
 // The tensors of nurec_lite.native.operators.footprints.FootprintArgs.
 SeenTensors seen_of(at::TensorList t) {
-    check_group(t, "seen", 6, "means, node, lookouts, valid, quaternions, translations");
-    return {t[0], t[1], t[2], t[3], t[4], t[5]};
+    check_group(t, "seen", 9, "means, node, lookouts, lenses, masked, masks, valid, quaternions, translations");
+    return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8]};
 }
 
 Watched checked_seen(SeenTensors const& t, double nearest, double margin) {
@@ -31,6 +31,11 @@ Watched checked_seen(SeenTensors const& t, double nearest, double margin) {
     constexpr int64_t NUMBERS = sizeof(Lookout<float>) / sizeof(float);
     check_tensor(t.lookouts, "lookouts", at::kFloat, {-1, NUMBERS}, device);
     int64_t const images = t.lookouts.size(0);
+    constexpr int64_t LENS = sizeof(Lens<float>) / sizeof(float);
+    check_tensor(t.lenses, "lenses", at::kFloat, {t.lenses.size(0) ? images : 0, LENS}, device);
+    check_tensor(t.masked, "masked", at::kBool, {-1}, device);
+    check_tensor(t.masks, "masks", at::kLong, {t.masks.size(0) ? images : 0}, device);
+    check_range(t.masks, "masks", -1, t.masked.size(0));
     check_tensor(t.valid, "valid", at::kBool, {images, -1}, device);
     int64_t const tracks = t.valid.size(1);
     check_tensor(t.quaternions, "quaternions", at::kFloat, {images, tracks, 4}, device);
@@ -47,7 +52,10 @@ Watched checked_seen(SeenTensors const& t, double nearest, double margin) {
             t.quaternions.const_data_ptr<float>(),
             t.translations.const_data_ptr<float>(),
             float(nearest),
-            float(margin)};
+            float(margin),
+            t.lenses.size(0) ? reinterpret_cast<Lens<float> const*>(t.lenses.const_data_ptr<float>()) : nullptr,
+            t.masked.const_data_ptr<bool>(),
+            t.masks.size(0) ? t.masks.const_data_ptr<int64_t>() : nullptr};
 }
 
 // `driver` is the device's.

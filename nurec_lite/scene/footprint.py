@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera, project_points
+from nurec_lite.geometry.masks import at_pixels
 from nurec_lite.geometry.se3 import invert, quat_rotate, transform
 from nurec_lite.geometry.tracks import TrackPoses, interpolate
 from nurec_lite.scene.scene import Scene
@@ -105,9 +106,17 @@ def _cameras_from_world(frames: Sequence[ImageFrame], cameras: Sequence[Camera])
 def _pixels_a_metre(
     camera: Camera,
     points: Tensor,  # [N, 3] in the camera's frame
-) -> Tensor:  # [N] at the point's depth; 0 outside of the image
+) -> Tensor:  # [N] at the point's depth; 0 outside of the image and where it is masked
     pixels, z = project_points(camera, points)
     u, v = pixels.unbind(-1)
     across = (u > -MARGIN) & (u < camera.width + MARGIN) & (v > -MARGIN) & (v < camera.height + MARGIN)
-    seen = (z > NEAREST) & across
+    seen = (z > NEAREST) & across & ~_masked(camera, pixels)
     return torch.where(seen, camera.fx / z.clamp(min=NEAREST), torch.zeros_like(z))
+
+
+def _masked(
+    camera: Camera,
+    pixels: Tensor,  # [N, 2]
+) -> Tensor:  # [N] bool: at the pixel, or at the nearest one of the image, the camera shows no scene
+    u, v = pixels.unbind(-1)
+    return at_pixels(camera.mask, torch.stack([u.clamp(0, camera.width - 1), v.clamp(0, camera.height - 1)], dim=-1))

@@ -9,6 +9,7 @@ from torch import Tensor
 from nurec_lite.base.environment import free_memory
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import ModelConfig
+from nurec_lite.geometry.masks import seen_share
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.voxels import Voxels
 
@@ -42,8 +43,8 @@ class Limits:
     @staticmethod
     def of(capture: Capture, device: torch.device) -> "Limits":
         assert capture.split is not None
-        size = {camera.name: camera.width * camera.height for camera in capture.cameras}
-        pixels = sum(size[capture.images[i].sensor] for i in capture.split.train_images)
+        size = {c.name: seen_share(c.mask) * c.width * c.height for c in capture.cameras}
+        pixels = round(sum(size[capture.images[i].sensor] for i in capture.split.train_images))
         return Limits(max(1, pixels // PIXELS), max(1, int(MEMORY * free_memory(device) / BYTES)))
 
     def choose(self, patches: int) -> Chosen:

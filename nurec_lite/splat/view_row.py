@@ -126,6 +126,12 @@ def _lens(camera: Camera) -> dict[str, list[float]]:
     return {f"lens.{k}": v for k, v in (numbers | {k: [x] for k, x in zip(names, rest, strict=True)}).items()}
 
 
+def lens_row(camera: Camera) -> list[float]:
+    """Returns the 22 numbers of kernels/math/lens.cuh, zeros for a camera without such a lens."""
+    numbers = {} if camera.is_plain else _lens(camera)
+    return [x for name, n in LENS_FIELDS.items() for x in numbers.get(f"lens.{name}", [0.0] * n)]
+
+
 def camera_numbers(c: Camera) -> tuple[float, ...]:
     """Numbers of a camera, by CAMERA_FIELDS."""
     lens = (c.distortion or [0.0] * 5) if c.is_plain else _BENDS

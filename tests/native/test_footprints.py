@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from lenses import ANGULAR, LENSES
 from operators import call as called
 from operators import check_schema
 from tiny_capture import tiny_capture, tiny_state
 from torch import Tensor
 
+from nurec_lite.capture.types import Capture
 from nurec_lite.native import ops
 from nurec_lite.native.operators import footprints as operator
 from nurec_lite.native.operators.footprints import footprints as fused_footprints
@@ -72,7 +74,8 @@ def test_without_tracks() -> None:
 
 def seen(device: str = "cpu", **changes: Any) -> dict[str, Any]:
     found = {
-        "means": torch.randn(5, 3), "node": torch.tensor([0, 0, 1, 2, 2]), "lookouts": torch.rand(3, 24),
+        "means": torch.randn(5, 3), "node": torch.tensor([0, 0, 1, 2, 2]), "lookouts": torch.rand(3, 24), "lenses": torch.rand(3, 22),
+        "masked": torch.zeros(9, dtype=torch.bool), "masks": torch.full((3,), -1),
         "valid": torch.ones(3, 2, dtype=torch.bool), "quaternions": torch.randn(3, 2, 4), "translations": torch.randn(3, 2, 3),
     }  # fmt: skip
     return {k: v.to(device) for k, v in (found | changes).items()} | {"nearest": NEAREST, "margin": MARGIN}
@@ -91,6 +94,10 @@ WRONG = {
     "node holds 3": {"node": torch.tensor([0, 3, 0, 0, 0])},
     "node holds -1": {"node": torch.tensor([0, -1, 0, 0, 0])},
     "lookouts has shape": {"lookouts": torch.rand(3, 23)},
+    "lenses has shape": {"lenses": torch.rand(2, 22)},
+    "masked is Byte": {"masked": torch.zeros(9, dtype=torch.uint8)},
+    "masks holds 9": {"masks": torch.tensor([-1, 9, 0])},
+    "masks has shape": {"masks": torch.zeros(2, dtype=torch.int64)},
     "valid is Float": {"valid": torch.ones(3, 2)},
     "quaternions has shape": {"quaternions": torch.rand(3, 1, 4)},
     "translations is Double": {"translations": torch.zeros(3, 2, 3, dtype=torch.float64)},
@@ -108,11 +115,51 @@ def test_wrong_numbers_are_refused() -> None:
         called("footprints", seen() | {"nearest": 0.0})
 
 
-def test_of_other_lenses_the_reference_has_them() -> None:
-    """A fisheye sees Gaussians that lie beside and behind it, too; pixels a metre fall with the distance."""
-    scene, first = store(tiny_state().scene, 300), tiny_capture().cameras[0]
-    lens = replace(first, lens="fisheye", distortion=(0.0,) * 4, fx=first.width / 3.5, fy=first.width / 3.5)
-    capture = replace(tiny_capture(), cameras=(lens, *tiny_capture().cameras[1:]))
-    images = [i for i, frame in enumerate(capture.images) if frame.sensor == lens.name][:2]
-    found = fused_footprints(scene, capture, images)
-    assert torch.equal(found, footprints(scene, capture, images)) and (found > 0).sum() > 0
+# ---- lenses and masks
+
+
+def seen_by_odd_cameras(kind: str, lens: bool, mask: bool) -> Capture:
+    """Through a lens, a pinhole, or both; with the lower right part of the first camera masked, and all of the second one's border."""
+    capture = tiny_capture()
+    first, second, *rest = capture.cameras
+    model, numbers = LENSES[kind]
+    focal = first.width / (3.5 if kind in ANGULAR else 2)
+    if lens:
+        first = replace(first, lens=model, distortion=numbers, fx=focal, fy=focal)
+    if mask:
+        corner, border = (torch.zeros(c.height, c.width, dtype=torch.bool) for c in (first, second))
+        corner[first.height // 3 :, first.width // 4 :] = True
+        border[[0, -1]], border[:, [0, -1]] = True, True
+        first, second = replace(first, mask=corner), replace(second, mask=border)
+    return replace(capture, cameras=(first, second, *rest))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("kind", ["plain", *LENSES])
+def test_lenses_and_masks(kind: str, mask: bool, device: str) -> None:
+    """A fisheye sees what lies beside and behind it, too. What is masked, and what lies beyond a masked border, does not count."""
+    scene = store(tiny_state().scene, 1500)
+    capture = seen_by_odd_cameras(kind if kind != "plain" else "fisheye", kind != "plain", mask)
+    images = range(len(capture.images))
+    whole = replace(capture, cameras=tuple(replace(camera, mask=None) for camera in capture.cameras))
+    for some in (images, [k for k in images if capture.images[k].sensor == capture.cameras[0].name][:1]):
+        expected, found = footprints(scene, capture, some), fused_footprints(on(scene, device), capture, some).cpu()
+        unmasked = footprints(scene, whole, some)
+        assert int(((found - expected).abs() > 1e-3 * expected).sum()) <= 3
+        assert bool((expected <= unmasked).all()) and torch.equal(expected, unmasked) != mask
+        assert 0 < int((expected > 0).sum()) < 1500
+
+
+def test_tracks_under_a_mask_in_double_precision() -> None:
+    """The reference, at the float64 that tests of parity use."""
+    scene = store(tiny_state().scene, 500)
+    g = Gaussians(**{k: v.double() if v.is_floating_point() else v for k, v in vars(scene.gaussians).items()})
+    scene = replace(scene, gaussians=g)
+    capture = seen_by_odd_cameras("fisheye", True, True)
+    images = range(len(capture.images))
+    double, single = (
+        footprints(scene, capture, images),
+        fused_footprints(store(tiny_state().scene, 500), capture, images),
+    )
+    assert int(((single - double).abs() > 1e-3 * double).sum()) <= 2

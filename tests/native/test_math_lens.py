@@ -14,6 +14,7 @@ from torch import Tensor
 from nurec_lite.geometry.camera import SHUTTERS, Camera, lens_numbers, project_points, view_limits
 from nurec_lite.geometry.lens import moved, places
 from nurec_lite.geometry.se3 import quat_to_matrix
+from nurec_lite.scene import footprint
 from nurec_lite.splat import project
 from nurec_lite.splat.view_row import LENS_FIELDS, view_row
 from nurec_lite.splat.views import CameraView
@@ -80,6 +81,18 @@ def test_bounds_through_a_lens(kind: str, shutter: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LENSES)
+def test_the_depth_of_a_place_beyond_the_limit_is_negative(kind: str) -> None:
+    camera, p = lens_view(kind).camera, all_around()
+    pixels, depth = project_points(camera, p)
+    found = call("place_through", plain_numbers(camera), numbers_of(camera), p)
+    close(found, torch.cat([pixels, depth[:, None]], dim=1), 1e-11)
+    assert (depth < 0).any()
+    scale = call("pixels_a_metre_at", plain_numbers(camera), found, footprint.NEAREST, footprint.MARGIN)
+    close(scale, footprint._pixels_a_metre(camera, p)[:, None])
+    assert 0 < (scale > 0).sum() < len(p)
+
+
+@pytest.mark.parametrize("kind", LENSES)
 def test_which_spheres_a_lens_may_see(kind: str) -> None:
     view = lens_view(kind)
     p, radius = 3 * torch.randn(1001, 3, dtype=F64), torch.rand(1001, 1, dtype=F64)
@@ -103,6 +116,7 @@ def test_a_row_holds_the_lens_as_kernels_read_it() -> None:
         view = lens_view(kind)
         found = view_row(view)[-sum(LENS_FIELDS.values()) :].double()
         close(found[None], numbers_of(view.camera), 1e-7)
+        close(call("lens_exists", torch.stack([found, 0 * found])), torch.tensor([[1.0], [0.0]], dtype=F64), 0)
     plain: CameraView = lens_view("rational")
     assert math.isfinite(float(view_row(plain).sum()))
 

@@ -59,6 +59,22 @@ def test_behind_beside_and_too_near_count_as_unseen(state: TrainState) -> None:
     assert footprints(state.scene, state.plan.capture, [0]).tolist() == [0, 0, 0, 0]
 
 
+def test_what_lies_under_a_mask_does_not_count(state: TrainState) -> None:
+    """In the image that has the mask; another image of the same Gaussian counts. Beyond a masked border nothing counts either."""
+    capture = state.plan.capture
+    camera = capture.camera(capture.images[0].sensor)
+    mask = torch.zeros(camera.height, camera.width, dtype=torch.bool)
+    mask[-2:] = True
+    masked = replace(capture, cameras=tuple(replace(c, mask=mask if c == camera else None) for c in capture.cameras))
+    places = [[0.0, (row - camera.cy) * 5 / camera.fy, 5.0] for row in (camera.height - n for n in (3.5, 1.5, -4.0))]
+    put(state, places, [0.1, 0.1, 0.1])
+    before, after = (footprints(state.scene, one, [0]) for one in (capture, masked))
+    assert (before > 0).all() and after[0] == before[0] and not after[1:].any()
+    other = next(k for k, frame in enumerate(capture.images) if frame.sensor != camera.name)
+    both, alone = (footprints(state.scene, masked, images) for images in ([0, other], [other]))
+    assert torch.equal(both[1:], alone[1:])
+
+
 def test_an_actor_moves_with_its_track_and_counts_only_while_it_exists(state: TrainState) -> None:
     capture, tracks = state.plan.capture, state.scene.tracks
     frame = capture.images[0]

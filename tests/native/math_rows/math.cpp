@@ -171,6 +171,7 @@ NUREC_ROWS(finite, D, (Bounds<D> const& b), finite(b))
 NUREC_ROWS(in_cone, D, (Camera const& camera, V p, D radius), in_cone(camera, p, radius))
 
 NUREC_ROWS(in_lens_cone, D, (LensD const& lens, V p, D radius), in_lens_cone(lens, p, radius))
+NUREC_ROWS(lens_exists, D, (LensD const& lens), lens.exists())
 NUREC_ROWS(lens_magnified, D, (LensD const& lens, D r), lens.magnified(r))
 NUREC_ROWS(lens_place, Vec2<D>, (LensD const& lens, V p), lens.place(p))
 NUREC_ROWS(lens_move, Vec2<D>, (LensD const& lens, Vec2<D> q), lens.move(q))
@@ -214,7 +215,7 @@ NUREC_EXPORT(over_the_seam, wider)
     X(clamp01) X(positive_remainder) X(wrap_angle) X(spherical) X(turn_between) X(elevation_of) X(clamped) \
     X(pixels_a_metre) X(reach_of) X(camera_bounds) X(bending) X(gaussian_in_sensor) X(deviations_away) \
     X(outline_of) X(roots) X(joined) X(farthest) X(least_within) X(inside) X(gap_of) X(moves_past) X(conic_of) \
-    X(lidar_bounds) X(lens_bounds) X(lens_depth)
+    X(lidar_bounds) X(lens_bounds) X(lens_depth) X(place_through) X(pixels_a_metre_at)
 // clang-format on
 NUREC_PLAIN(NUREC_DOUBLE)
 
