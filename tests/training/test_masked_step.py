@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing under a mask counts: not for the first scene, a step, its gradients, or a metric; and all renderers and losses agree on it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
+from masked_capture import MASK, repainted
 from parity import DEVICES
-from tiny_capture import Loaded, tiny_capture, tiny_config
+from tiny_capture import tiny_config
 from torch import Tensor
 
 from nurec_lite.backends import base_stages, build_stages
@@ -31,20 +30,7 @@ from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 
-MASK = torch.zeros(24, 40, dtype=torch.bool)
-MASK[15:, 3:] = True
 CPU = torch.device("cpu")
-
-
-def repainted(seed: int | None = None) -> Capture:
-    """The tiny drive with masks; with a seed, masked pixels are random."""
-    capture = tiny_capture()
-    images = capture.images
-    if seed is not None:
-        g = torch.Generator().manual_seed(seed)
-        noise = torch.randint(256, (24, 40, 3), generator=g, dtype=torch.uint8)
-        images = tuple(replace(f, load=Loaded(torch.where(MASK[..., None], noise, f.load()))) for f in images)
-    return replace(capture, images=images, cameras=tuple(replace(c, mask=MASK) for c in capture.cameras))
 
 
 def trained(capture: Capture, options: tuple[str, ...] = ()) -> TrainState:
