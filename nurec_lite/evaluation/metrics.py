@@ -16,7 +16,7 @@ from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.masks import blackened, seen_mean
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
-from nurec_lite.scene.neighbours import nearest
+from nurec_lite.scene.closest import closest_distances
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training.losses import ssim, ssim_map
 
@@ -250,10 +250,8 @@ def chamfer(
     """
     if len(predicted) == 0:
         return measured.new_tensor(math.inf, dtype=torch.float64)
-    predicted, measured = predicted.double(), measured.double()
-    there, _ = nearest(predicted, measured, 1, exact=True)
-    back, _ = nearest(measured, predicted, 1, exact=True)
-    return there.mean() + back.mean()
+    there, back = closest_distances(predicted, measured), closest_distances(measured, predicted)
+    return there.mean(dtype=torch.float64) + back.mean(dtype=torch.float64)
 
 
 def to_json(value: Any) -> Any:

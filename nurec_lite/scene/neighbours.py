@@ -24,11 +24,10 @@ def nearest(
     queries: Tensor,  # [q, 3] metres, float64
     points: Tensor,  # [n, 3]
     k: int,  # n at most
-    exact: bool = False,  # also far from any crowd, which takes longer on a GPU
 ) -> Found:
     if queries.device.type == "cpu":
         return nearest_by_tree(queries, points, k)
-    return nearest_by_cells(queries, points, k, exact)
+    return nearest_by_cells(queries, points, k)
 
 
 def nearest_by_tree(queries: Tensor, points: Tensor, k: int) -> Found:
@@ -39,9 +38,9 @@ def nearest_by_tree(queries: Tensor, points: Tensor, k: int) -> Found:
     return torch.from_numpy(distances).reshape(shape), torch.from_numpy(numbers).reshape(shape)
 
 
-def nearest_by_cells(queries: Tensor, points: Tensor, k: int, exact: bool = False) -> Found:
-    """Returns exact neighbours within four cells of the first size, and for the last few queries. Without `exact`, other queries, far
-    from any crowd, get points that each stand for those of a cube as wide as a quarter of the distance."""
+def nearest_by_cells(queries: Tensor, points: Tensor, k: int) -> Found:
+    """Returns exact neighbours within four cells of the first size, and for the last few queries. Other queries, far from any crowd,
+    get points that each stand for those of a cube as wide as a quarter of the distance."""
     distances = points.new_full((len(queries), k), torch.inf)
     numbers = torch.zeros(len(queries), k, dtype=torch.int64, device=points.device)
     left, few = torch.arange(len(queries), device=points.device), torch.arange(len(points), device=points.device)
@@ -50,7 +49,7 @@ def nearest_by_cells(queries: Tensor, points: Tensor, k: int, exact: bool = Fals
     )
     size, within = finest, 0.0
     while len(left) * len(points) > ALL_PAIRS and len(points) > SEVERAL and within < largest:
-        if not exact and size >= finest * 2**THINNED_FROM:
+        if size >= finest * 2**THINNED_FROM:
             few = few[_one_a_voxel(points[few], size / 4)]
         found, places = _in_cells(queries[left], points[few], k, size, within)
         nearer = _merged((distances[left], numbers[left]), (found, few[places]), within)
