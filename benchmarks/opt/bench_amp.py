@@ -79,7 +79,9 @@ def harmonics_of(n: int, degree: int, device: torch.device) -> Harmonics:
 
 def call_of(kind: str, h: Harmonics) -> Call:
     """One update, in place."""
-    gradients, outer = ([None, None], (h.directions, h.colours)) if kind == "outer" else (h.gradients, (None, None))
+    gradients, outer = (
+        ([None, None], (h.directions[None], h.colours[None])) if kind == "outer" else (h.gradients, (None, None))
+    )
     lists = h.parameters, gradients, h.first, h.second, h.steps
     return lambda: torch.ops.nurec_lite.adam(*lists, h.rates, None, [False] * 2, *BETAS, EPSILON, *outer)
 

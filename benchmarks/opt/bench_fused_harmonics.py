@@ -64,7 +64,7 @@ def update(version: str, u: Update, found: list[Tensor]) -> None:
     gradients: list[Tensor | None] = list(u.gradients)
     for k, gradient in zip(harmonics_of(u), found[3:], strict=True):
         gradients[k] = gradient if version == "dense" else None
-    outer = found[3:] if version == "fused" else (None, None)
+    outer = [t[None] for t in found[3:]] if version == "fused" else (None, None)
     torch.ops.nurec_lite.adam(
         u.parameters, gradients, u.first, u.second, u.steps, u.rates, None, [False] * len(gradients), *BETAS, EPSILON,
         *outer,

@@ -198,9 +198,10 @@ TORCH_LIBRARY(nurec_lite, m) {
     // 1 or 2.
     m.def("mcmc_split(Tensor logits, Tensor copies) -> (Tensor parted, Tensor factor)");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; in a `touched_only`
-    // tensor, values with a gradient of exactly 0 stay, and so do their moments. With directions and colours from
-    // view_colour_rank1, two gradients are None: of the first coefficients, and of the rest. Both moments of a tensor
-    // may be bfloat16, rounded stochastically. `places` [n]: indices of these tensors' rates among more rates.
+    // tensor, values with a gradient of exactly 0 stay, and so do their moments. With directions and colours [V, N, 3]
+    // of V views from view_colour_rank1, two gradients are None: of the first coefficients, and of the rest. Both
+    // moments of a tensor may be bfloat16, rounded stochastically. `places` [n]: indices of these tensors' rates among
+    // more rates.
     m.def(
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "

@@ -39,12 +39,14 @@ NUREC_FN void keep(BFloat& to, float x, uint32_t draw) {
     to = rounded(x, draw);
 }
 
-// Coefficients of N Gaussians without a stored gradient: basis(directions) x colours.
+// Coefficients of N Gaussians without a stored gradient: the sum of basis(directions) x colours over the views.
 struct AdamHarmonics {
     int64_t n, s;  // s: 1, 4, 9 or 16; n 0: there are none
     int sh, rest;  // of the tensors those with the first coefficients [N, 1, 3], and the others [N, S - 1, 3]
-    float const* directions;  // [N, 3] unit
-    float const* colours;     // [N, 3]
+    int64_t views;
+    int64_t stride;           // floats from a view to the next, of both
+    float const* directions;  // [views, N, 3] unit
+    float const* colours;     // [views, N, 3]
 };
 
 struct AdamParams {

@@ -71,11 +71,15 @@ void update_slice(AdamParams const& p, int k, int64_t begin, int64_t end, float 
 template <int S>
 void multiply(AdamHarmonics const& h, int64_t begin, int64_t end, float* sh, float* rest) {
     for (int64_t i = begin; i < end; ++i) {
-        float basis[S];
-        sh_basis(load(h.directions, i), basis);
-        Vec3<float> const colour = load(h.colours, i);
-        store(sh, i - begin, basis[0] * colour);
-        for (int k = 1; k < S; ++k) store(rest, (S - 1) * (i - begin) + k - 1, basis[k] * colour);
+        Vec3<float> sums[S] = {};
+        for (int64_t v = 0; v < h.views; ++v) {
+            float basis[S];
+            sh_basis(load(h.directions + v * h.stride, i), basis);
+            Vec3<float> const colour = load(h.colours + v * h.stride, i);
+            for (int k = 0; k < S; ++k) sums[k] = v ? sums[k] + basis[k] * colour : basis[k] * colour;
+        }
+        store(sh, i - begin, sums[0]);
+        for (int k = 1; k < S; ++k) store(rest, (S - 1) * (i - begin) + k - 1, sums[k]);
     }
 }
 

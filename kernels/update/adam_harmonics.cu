@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Update of harmonics without a stored gradient. A block computes the basis of its Gaussians' directions once, a
 // Gaussian a thread, and keeps it with the colours' gradients in shared memory. Then it goes through the coefficients
-// in the order of memory and multiplies on the way.
+// in the order of memory and multiplies on the way. Of several views it adds the products up in shared memory first.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
@@ -20,14 +20,20 @@ struct OuterRows {
     static constexpr int STRIDE = (S + 3) | 1;  // odd: no two threads write to one bank
     float numbers[GAUSSIANS<S> * STRIDE];       // of a Gaussian the basis, then the three of its colour
 
-    __device__ void read(AdamHarmonics const& h, int64_t begin, int count) {
+    __device__ void read(AdamHarmonics const& h, int64_t view, int64_t begin, int count) {
+        int64_t const from = view * h.stride;
         for (int row = int(threadIdx.x); row < count; row += THREADS) {
             float basis[S];
-            sh_basis(load3(h.directions, begin + row), basis);
+            sh_basis(load3(h.directions + from, begin + row), basis);
             float* const to = numbers + STRIDE * row;
             for (int k = 0; k < S; ++k) to[k] = basis[k];
-            store3(to + S, 0, load3(h.colours, begin + row));
+            store3(to + S, 0, load3(h.colours + from, begin + row));
         }
+    }
+
+    __device__ void read_all(AdamHarmonics const& h, int64_t begin, int count) {
+        read(h, 0, begin, count);
+        __syncthreads();
     }
 
     // Gradient of the k-th number of rows of COUNT columns, which begin at column FROM of 3 S.
@@ -39,10 +45,35 @@ struct OuterRows {
     }
 };
 
+// The same of the sum over several views.
+template <int S>
+struct SummedRows {
+    static constexpr unsigned COLUMNS = 3 * S;
+    OuterRows<S> one;  // view
+    float sums[GAUSSIANS<S> * COLUMNS];
+
+    __device__ void read_all(AdamHarmonics const& h, int64_t begin, int count) {
+        for (int64_t v = 0; v < h.views; ++v) {
+            one.read(h, v, begin, count);
+            __syncthreads();
+            for (unsigned k = threadIdx.x; k < COLUMNS * unsigned(count); k += THREADS) {
+                float const product = one.template gradient<0, COLUMNS>(k);
+                sums[k] = v ? sums[k] + product : product;
+            }
+            __syncthreads();
+        }
+    }
+
+    template <unsigned FROM, unsigned COUNT>
+    __device__ float gradient(unsigned k) const {
+        return sums[COLUMNS * (k / COUNT) + FROM + k % COUNT];
+    }
+};
+
 // Columns FROM to FROM + COUNT of the block's Gaussians, all of one tensor.
-template <class M, unsigned FROM, unsigned COUNT, int S>
-__device__ void step_columns(OuterRows<S> const& rows, AdamTensor const& t, int64_t begin, unsigned numbers,
-                             unsigned thread, bool vectors, AdamBetas<float> const& betas, AdamFactors<float> const& by,
+template <class M, unsigned FROM, unsigned COUNT, class Rows>
+__device__ void step_columns(Rows const& rows, AdamTensor const& t, int64_t begin, unsigned numbers, unsigned thread,
+                             bool vectors, AdamBetas<float> const& betas, AdamFactors<float> const& by,
                              uint32_t draws) {
     unsigned const whole = vectors ? numbers / VALUES_PER_THREAD * VALUES_PER_THREAD : 0;
     for (unsigned k = VALUES_PER_THREAD * thread; k < whole; k += VALUES_PER_THREAD * THREADS) {
@@ -56,16 +87,15 @@ __device__ void step_columns(OuterRows<S> const& rows, AdamTensor const& t, int6
 }
 
 // M: their moments.
-template <int S, class M>
+template <int S, class M, class Rows>
 __global__ void __launch_bounds__(THREADS)
     update_adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
-    __shared__ OuterRows<S> rows;
+    __shared__ Rows rows;
     if (has_failed(p)) return;
     AdamHarmonics const& h = p.harmonics;
     int64_t const begin = blockIdx.x * int64_t(GAUSSIANS<S>), left = h.n - begin;
     int const count = left < GAUSSIANS<S> ? int(left) : GAUSSIANS<S>;
-    rows.read(h, begin, count);
-    __syncthreads();
+    rows.read_all(h, begin, count);
     constexpr unsigned REST = 3 * S - 3;
     if constexpr (REST > 0)
         step_columns<M, 3, REST>(rows, p.tensors[h.rest], REST * begin, REST * unsigned(count), threadIdx.x,
@@ -76,13 +106,21 @@ __global__ void __launch_bounds__(THREADS)
                           vectors >> h.sh & 1, p.betas, factors[h.sh], draws_of<M>(p.tensors[h.sh], h.sh));
 }
 
-template <int S>
-void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
+template <int S, class Rows>
+void launch_rows(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
     unsigned const blocks = unsigned((p.harmonics.n + GAUSSIANS<S> - 1) / GAUSSIANS<S>);
     if (p.tensors[p.harmonics.sh].narrow)
-        update_adam_harmonics_kernel<S, BFloat><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+        update_adam_harmonics_kernel<S, BFloat, Rows><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
     else
-        update_adam_harmonics_kernel<S, float><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+        update_adam_harmonics_kernel<S, float, Rows><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+}
+
+template <int S>
+void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
+    if (p.harmonics.views > 1)
+        launch_rows<S, SummedRows<S>>(p, vectors, factors, queue);
+    else
+        launch_rows<S, OuterRows<S>>(p, vectors, factors, queue);
 }
 
 }  // namespace

@@ -115,6 +115,15 @@ std::optional<std::array<std::size_t, 2>> places_of_harmonics(AdamArguments cons
     return a.directions ? std::optional(places) : std::nullopt;
 }
 
+// [V, N, 3], each view without gaps.
+void check_factors(at::Tensor const& t, char const* name, at::Tensor const& directions, int64_t n, at::Device device) {
+    TORCH_CHECK_VALUE(t.dim() == 3 && t.size(0) > 0, name, " has shape ", t.sizes(), ", but must have [V, N, 3]");
+    check_tensor(t[0], name, at::kFloat, {n, 3}, device);
+    TORCH_CHECK_VALUE(t.size(0) == directions.size(0) && (t.size(0) == 1 || t.stride(0) == directions.stride(0)), name,
+                      " has ", t.size(0), " views, ", t.stride(0), " numbers apart, but directions has ",
+                      directions.size(0), ", ", directions.stride(0), " apart");
+}
+
 AdamHarmonics harmonics_of_step(AdamArguments const& a) {
     auto const places = places_of_harmonics(a);
     if (!places) return {};
@@ -125,12 +134,14 @@ AdamHarmonics harmonics_of_step(AdamArguments const& a) {
     check_tensor(rest, "the second parameter without a gradient", at::kFloat, {sh.size(0), -1, 3}, device);
     TORCH_CHECK_TYPE(narrow_moments(a, k) == narrow_moments(a, l), "moments of the parameters without a gradient are ",
                      a.first[k].scalar_type(), " and ", a.first[l].scalar_type(), ", but must be of one type");
-    check_tensor(*a.directions, "directions", at::kFloat, {sh.size(0), 3}, device);
-    check_tensor(*a.colours, "colours", at::kFloat, {sh.size(0), 3}, device);
+    check_factors(*a.directions, "directions", *a.directions, sh.size(0), device);
+    check_factors(*a.colours, "colours", *a.directions, sh.size(0), device);
     return {sh.size(0),
             checked_bands(sh, rest),
             int(k),
             int(l),
+            a.directions->size(0),
+            a.directions->stride(0),
             a.directions->const_data_ptr<float>(),
             a.colours->const_data_ptr<float>()};
 }

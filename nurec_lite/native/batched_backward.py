@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator render_views_train with deferred gradients (kernels/raster_warps/views/train.h): backward, a launch accumulates the moments
 of each of its views in the view's grad slot, as a view alone does (nurec_lite/native/deferred_backward.py). Colours get their gradients
-here: those of one image as a rank-1 product where the step expects it. On CUDA alone.
+here: rank-1 products, an image each, where the step expects them. On CUDA alone.
 
 Letters: V views, N Gaussians, S static and A moving; R rays of all views.
 """
@@ -19,7 +19,7 @@ from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.operators.render_views import NodeRotations, SavedViews, SceneArrays, SensorRays
 from nurec_lite.native.operators.shared import Outputs, given_of
 from nurec_lite.native.operators.view_colour import PlacementArrays
-from nurec_lite.native.rank1_sh import DeferredShGrad
+from nurec_lite.native.rank1_sh import DeferredShGrad, stacked
 
 _OUTPUTS, _OTHERS = len(Outputs._fields), 2  # others: the median, and entries that the views need
 
@@ -39,7 +39,7 @@ class Launch:
     capacity: int  # -1: what the lists need
     depth_bits: int
     rank1_sh: DeferredShGrad | None
-    eye: Tensor  # [3] of the first view
+    eyes: tuple[Tensor, ...]  # [3] of each image
 
 
 @dataclass(frozen=True)
@@ -110,24 +110,37 @@ class _RenderViewsDeferred(torch.autograd.Function):
         d_scene: dict[str, Tensor] = {}
         if r.size:
             with span("view_colour", within=BACKWARD):
-                d_scene = _rank1(ctx, scene, nodes, d_features[0]) if is_rank1 else _colours(r, scene, nodes, moments)
+                d_scene = _rank1(ctx, scene, nodes, d_features) if is_rank1 else _colours(r, scene, nodes, moments)
         d_rotations = d_scene.pop("rotations", None)
         return None, *(d_scene.get(name) for name in SceneArrays._fields), d_rotations, None, *moments.unbind(0)
 
 
 def _is_rank1(ctx: Any) -> bool:
-    """Returns whether harmonics get their gradient as one product: of one image, where the step expects it."""
+    """Returns whether harmonics get their gradient as products, one an image, where the step expects them."""
     r = ctx.launch
-    return bool(r.size) and len(r.views) == 1 and r.rank1_sh is not None and r.rank1_sh.expects(*ctx.harmonics)
+    return bool(r.size) and r.rank1_sh is not None and r.rank1_sh.takes(*ctx.harmonics, views=len(r.views))
 
 
-def _rank1(ctx: Any, scene: SceneArrays, nodes: NodeRotations, d_colour: Tensor) -> dict[str, Tensor]:
-    places = PlacementArrays(scene.still_means, scene.means[0], nodes.rotations[0], nodes.node)
-    still_means, means, rotations, directions, colours = torch.ops.nurec_lite.view_colour_rank1(
-        places, scene.sh0, scene.sh_rest, ctx.launch.eye, d_colour
-    )
-    ctx.launch.rank1_sh.put(directions, colours)
-    return {"still_means": still_means, "means": means[None], "rotations": rotations[None]}
+def _rank1(
+    ctx: Any,
+    scene: SceneArrays,
+    nodes: NodeRotations,
+    d_colours: Tensor,  # [V, N, 3]
+) -> dict[str, Tensor]:
+    placed = []
+    for v, eye in enumerate(ctx.launch.eyes):
+        places = PlacementArrays(scene.still_means, scene.means[v], nodes.rotations[v], nodes.node)
+        *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(
+            places, scene.sh0, scene.sh_rest, eye, d_colours[v]
+        )
+        placed.append(d_placed)
+        ctx.launch.rank1_sh.put(directions, colours)
+    still_means, means, rotations = zip(*placed, strict=True)
+    return {
+        "still_means": sum(still_means[1:], still_means[0]),
+        "means": stacked(means),
+        "rotations": stacked(rotations),
+    }
 
 
 def _colours(launch: Launch, scene: SceneArrays, nodes: NodeRotations, moments: Tensor) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from nurec_lite.native.operators.rays import pixels
 from nurec_lite.native.operators.render_views import NodeRotations, SceneArrays, SensorRays
 from nurec_lite.native.operators.shared import has_lens, has_per_ray_origins, packed_view, wants_pose_grad
 from nurec_lite.native.plan import RenderPlan
+from nurec_lite.native.rank1_sh import stacked
 from nurec_lite.native.stages import composite
 from nurec_lite.native.warps import BEAMS, HEIGHT, LISTS, MAX_LISTS, WARP, WIDTH, balanced_entries, lists_of
 from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
@@ -141,7 +142,8 @@ def _blended(
     limits = _limits(capacity, plan, WIDTH * HEIGHT if size else WARP // LISTS, targets.device)
     launch = Launch(
         stacked([packed_view(view) for view in views]), rays, targets, size, columns, moving, any(map(has_lens, views)),
-        *limits, plan.depth_bits, plan.rank1_sh, views[0].eye().detach() if isinstance(views[0], CameraView) else targets,
+        *limits, plan.depth_bits, plan.rank1_sh,
+        tuple(view.eye().detach() for view in views if isinstance(view, CameraView)),
     )  # fmt: skip
     slots = [grad_slot_of(g, view) for g, view in zip(gaussians, views, strict=True)]
     return render_views(*_scene(gaussians), launch, slots)
@@ -162,11 +164,6 @@ def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] 
     for k, size in enumerate(sizes):
         begins[k + 1 :] += size
     return begins
-
-
-def stacked(tensors: Sequence[Tensor]) -> Tensor:
-    """Stacks tensors of one shape; one alone is not copied."""
-    return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
 
 
 def joined(tensors: Sequence[Tensor]) -> Tensor:

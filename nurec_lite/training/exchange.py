@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of a step, averaged over the ranks that train together: two messages, the first during the backward pass.
+"""Gradients of a step, averaged over the ranks that train together, in few messages that overlap with other work.
 
-Idea: all ranks hold all Gaussians, and each renders its share of the step's views. Gradients are copied into one array; the harmonics of
-the colours, most of the bytes, lie in front. A hook counts them as autograd finishes them, and the last one sends this part while the
-rest of the backward pass goes on. `reduce` sends the rest, with the flag that a list overflowed, and waits for both. Every rank then
+Idea: all ranks hold all Gaussians, and each renders its share of the step's views. Most numbers of a Gaussian are harmonics, and their
+gradient is a sum of products of two factors, one a view: with fused_harmonics ranks gather the factors of all views, 6 numbers a
+Gaussian and view instead of 48 a Gaussian, and every rank multiplies them in its update. This message goes during the backward pass, and
+the update of harmonics follows it while the message of all other gradients goes. Without fused_harmonics the gradients of harmonics are a
+message of their own; a hook sends it as soon as autograd has finished them. Each message has the flag that a list overflowed. Every rank
 makes the same update.
-Source: overlapping buckets of PyTorch DDP (Li et al. 2020).
+Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: none that we know of.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,83 +19,101 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.base.ranks import RankError, Ranks
+from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.training.state import TrainState
 
-EARLY = ("sh0", "sh_rest")  # parameters of the first message
+HARMONICS = ("sh0", "sh_rest")  # parameters of the first message
 ALIGNED = 64  # numbers: each gradient begins at such a place, so that kernels read it in vectors
 
 
 class Message:
     """The gradients of some parameters, in one array that stays where it is, as a recorded step needs it."""
 
-    def __init__(self, parameters: dict[str, Tensor], share: float) -> None:
-        self.parameters = sorted(parameters.values(), key=lambda p: not _is_early(p, parameters))
-        self._share = share
-        self._early = sum(name in EARLY for name in parameters)
-        lengths = [-(-p.numel() // ALIGNED) * ALIGNED for p in self.parameters]
-        self.array = self.parameters[0].new_zeros(sum(lengths) + ALIGNED, requires_grad=False)
-        pieces = self.array.split([*lengths, ALIGNED])
-        self._cut = sum(lengths[: self._early])
-        self._gradients = [piece[: p.numel()].view(p.shape) for piece, p in zip(pieces, self.parameters, strict=False)]
-        self._flag = pieces[-1][0]
-        self._came: dict[int, torch.cuda.Event | None] = {}  # copied gradients, and when on a GPU
-        self._works: list[Any] = []  # under way
-        self._hooks = [p.register_post_accumulate_grad_hook(self._hook(k)) for k, p in enumerate(self.parameters)]
+    def __init__(self, parameters: list[Tensor], share: float) -> None:
+        self.parameters, self._share = parameters, share
+        self.lengths = [-(-p.numel() // ALIGNED) * ALIGNED for p in parameters]
+        self.array = parameters[0].new_empty(0, requires_grad=False)
+        self._gradients: list[Tensor] = []
+        self._copied: set[int] = set()
+        self.work: Any = None  # under way
 
-    def fits(self, parameters: Iterable[Tensor]) -> bool:
-        """Whether these are its parameters, in any order."""
-        return {id(p) for p in parameters} == {id(p) for p in self.parameters}
+    def copy(self, k: int) -> None:
+        """Takes the gradient of the k-th parameter; without one, zeros."""
+        self._allocate()
+        gradient = self.parameters[k].grad
+        if gradient is None:
+            self._gradients[k].zero_()
+        else:
+            torch.mul(gradient, self._share, out=self._gradients[k])
+        self._copied.add(k)
+
+    def _allocate(self) -> None:
+        """Once, since some messages are never sent."""
+        if self._gradients:
+            return
+        self.array = self.array.new_zeros(sum(self.lengths) + ALIGNED)
+        pieces = self.array.split([*self.lengths, ALIGNED])
+        self._gradients = [piece[: p.numel()].view(p.shape) for piece, p in zip(pieces, self.parameters, strict=False)]
+
+    def send(self, failed: Tensor | None) -> None:
+        """Sends all, those that were not copied yet, too."""
+        for k in range(len(self.parameters)):
+            if k not in self._copied:
+                self.copy(k)
+        if failed is not None:
+            self.array[-ALIGNED].copy_(failed)
+        self.work = torch.distributed.all_reduce(self.array, async_op=True)
+
+    def receive(self, failed: Tensor | None) -> Tensor | None:
+        """Gives every parameter the mean of its gradients. Returns whether the step of any rank failed, as `failed` has it."""
+        self.work.wait()
+        for parameter, gradient in zip(self.parameters, self._gradients, strict=True):
+            if (
+                parameter.grad is not None
+            ):  # absent gradients are absent on all ranks: steps have views of the same kinds
+                parameter.grad = gradient
+        self.forget()
+        return None if failed is None else (self.array[-ALIGNED] > 0).to(failed.dtype)
+
+    def forget(self) -> None:
+        """Forgets what is copied and under way."""
+        self._copied, self.work = set(), None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any parameter has a gradient."""
+        return any(p.grad is not None for p in self.parameters)
+
+
+class EarlyMessage(Message):
+    """A message that is sent within the backward pass, when the last gradient has come."""
+
+    def __init__(self, parameters: list[Tensor], share: float) -> None:
+        super().__init__(parameters, share)
+        self._events: list[torch.cuda.Event] = []  # of copies on a GPU
+        self._hooks = [p.register_post_accumulate_grad_hook(self._hook(k)) for k, p in enumerate(parameters)]
 
     def _hook(self, k: int) -> Any:
         return lambda parameter: self._arrived(k, parameter)
 
     def _arrived(self, k: int, parameter: Tensor) -> None:
         """In a thread of autograd, on the stream that made the gradient."""
-        assert parameter.grad is not None
-        torch.mul(parameter.grad, self._share, out=self._gradients[k])
-        self._came[k] = torch.cuda.current_stream(parameter.device).record_event() if parameter.is_cuda else None
-        if k < self._early and all(j in self._came for j in range(self._early)):
+        self.copy(k)
+        if parameter.is_cuda:
+            self._events.append(torch.cuda.current_stream(parameter.device).record_event())
+        if len(self._copied) == len(self.parameters):
             with span("exchange", within=BACKWARD):
-                for event in (self._came[j] for j in range(self._early)):
-                    if event is not None:
-                        torch.cuda.current_stream(parameter.device).wait_event(event)
-                self._send(self.array[: self._cut])
-
-    def _send(self, part: Tensor) -> None:
-        if part.numel():
-            self._works.append(torch.distributed.all_reduce(part, async_op=True))
-
-    def exchange(self, failed: Tensor | None) -> Tensor | None:
-        """Gives every parameter the mean of its gradients. Returns whether the step of any rank failed, as `failed` has it."""
-        for k, parameter in enumerate(self.parameters):
-            if parameter.grad is None:
-                self._gradients[k].zero_()
-            elif k not in self._came:
-                torch.mul(parameter.grad, self._share, out=self._gradients[k])
-        if failed is not None:
-            self._flag.copy_(failed)
-        self._send(self.array[self._cut if self._works else 0 :])
-        for work in self._works:
-            work.wait()
-        for k, parameter in enumerate(self.parameters):
-            if (
-                parameter.grad is not None
-            ):  # absent gradients are absent on all ranks: steps have views of the same kinds
-                parameter.grad = self._gradients[k]
-        self.forget()
-        return None if failed is None else (self._flag > 0).to(failed.dtype)
+                for event in self._events:
+                    torch.cuda.current_stream(parameter.device).wait_event(event)
+                self.send(None)
 
     def forget(self) -> None:
-        """Forgets the received parts of a step."""
-        self._came, self._works = {}, []
+        super().forget()
+        self._events = []
 
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
-
-
-def _is_early(parameter: Tensor, parameters: dict[str, Tensor]) -> bool:
-    return any(parameter is parameters.get(name) for name in EARLY)
 
 
 class Exchange:
@@ -100,27 +121,77 @@ class Exchange:
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
-        self._message: Message | None = None  # of the present parameters
+        self._parameters: list[Tensor] = []  # of the messages
+        self._harmonics: EarlyMessage | None = None
+        self._others: Message | None = None
+        self._bytes = self._gathered = 0  # of the last step
 
     def __call__(self, state: TrainState) -> None:
-        parameters = {group["name"]: group["params"][0] for group in state.optimizer.param_groups}
-        if self._message is None or not self._message.fits(parameters.values()):
-            self.close()
-            self._message = Message(parameters, 1 / self._ranks.size)
+        self._prepare(state)
+        with span("exchange"), self._or_undone(state):
+            state.failed = self._exchanged(state.failed)
+
+    @contextmanager
+    def _or_undone(self, state: TrainState) -> Iterator[None]:
+        """Raises RankError where another rank is lost; nothing is updated yet."""
         try:
-            with span("exchange"), self._ranks.with_others():
-                state.failed = self._message.exchange(state.failed)
+            with self._ranks.with_others():
+                yield
         except RankError:
             state.optimizer.zero_grad(set_to_none=True)
-            state.consistent = True  # nothing is updated yet
+            state.consistent = True
             raise
+
+    def _prepare(self, state: TrainState) -> None:
+        """Makes messages for the present parameters."""
+        named = {group["name"]: group["params"][0] for group in state.optimizer.param_groups}
+        if self._others is not None and _same(self._parameters, named.values()):
+            return
+        self.close()
+        self._parameters, share = list(named.values()), 1 / self._ranks.size
+        self._harmonics = EarlyMessage([p for name, p in named.items() if name in HARMONICS], share)
+        self._others = Message([p for name, p in named.items() if name not in HARMONICS], share)
+
+    def _exchanged(self, failed: Tensor | None) -> Tensor | None:
+        assert self._harmonics is not None and self._others is not None
+        early = self._harmonics
+        if early.work is None and early.wanted:
+            early.send(None)
+        self._others.send(failed)
+        sent = self._others.array.nbytes + (early.array.nbytes if early.work is not None else 0)
+        self._bytes, self._gathered = self._gathered + 2 * (self._ranks.size - 1) * sent // self._ranks.size, 0
+        if early.work is not None:
+            early.receive(None)
+        return self._others.receive(failed)
+
+    def gather(
+        self, state: TrainState, own: Rank1ShGrad, failed: Tensor | None
+    ) -> tuple[Rank1ShGrad, Tensor | None]:  # of all ranks, and whether the step of any failed
+        """The gradient of harmonics over the views of all ranks."""
+        views, n, _ = own.directions.shape
+        numbers = 3 * n
+        message = own.directions.new_empty(views, 2 * numbers + ALIGNED)
+        message[:, :numbers] = own.directions.flatten(1)
+        torch.mul(own.colours.flatten(1), 1 / self._ranks.size, out=message[:, numbers : 2 * numbers])
+        message[:, 2 * numbers :] = 0 if failed is None else failed
+        found = message.new_empty(self._ranks.size * views, message.shape[1])
+        with span("exchange", within=BACKWARD), self._or_undone(state):
+            torch.distributed.all_gather_into_tensor(found, message)
+        self._gathered = (self._ranks.size - 1) * message.nbytes
+        directions, colours = (found[:, k * numbers : (k + 1) * numbers].unflatten(1, (n, 3)) for k in range(2))
+        flag = None if failed is None else found[:, 2 * numbers].max()
+        return Rank1ShGrad(own.harmonics, directions, colours), flag
 
     @property
     def bytes_a_step(self) -> int:
-        """Bytes of the messages that a rank sends and receives."""
-        return 0 if self._message is None else self._message.array.nbytes
+        """Bytes that a rank sends in a step, as messages go around a ring, and as many that it receives."""
+        return self._bytes
 
     def close(self) -> None:
-        if self._message is not None:
-            self._message.close()
-        self._message = None
+        if self._harmonics is not None:
+            self._harmonics.close()
+        self._harmonics = self._others = None
+
+
+def _same(some: list[Tensor], others: Iterable[Tensor]) -> bool:
+    return {id(p) for p in some} == {id(p) for p in others}

@@ -21,9 +21,9 @@ from nurec_lite.training.density import McmcSplit, Order
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stage_protocols import AnyView, Capacity
 from nurec_lite.training.state import Gathered, ListUse, Rendered, StepResult, TrainState
-from nurec_lite.training.streams import FIGURES, IMAGES, LISTS, SWEEPS, Streams
+from nurec_lite.training.streams import FIGURES, HARMONICS, IMAGES, LISTS, SWEEPS, Streams
 
-__all__ = ["FIGURES", "IMAGES", "LISTS", "PEER", "SWEEPS", "AnyView", "Capacity", "Stages"]
+__all__ = ["FIGURES", "HARMONICS", "IMAGES", "LISTS", "PEER", "SWEEPS", "AnyView", "Capacity", "Stages"]
 PEER = "render=gsplat"  # the name under which the peer claims stages
 Seen = tuple[CameraImage | LidarReturns, ListUse]  # the render of a view, and the length of its lists
 

@@ -72,7 +72,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         errors = stages.streams.run(FIGURES, _errors, rendered.exposed, rendered.targets, shots.images)
         with span("backward"):
             backward(terms, state.config.loss)
-    stages.update.reduce(state)
+        stages.update.reduce(state)  # while branches go on
     with span("optimize"):
         stages.update.optimize(state)
     with span("noise"):

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, TypeVarTuple, Unpack
 
 import torch
 
-IMAGES, SWEEPS, LISTS, FIGURES = "images", "sweeps", "lists", "figures"  # branches of a step
+IMAGES, SWEEPS, LISTS, FIGURES, HARMONICS = "images", "sweeps", "lists", "figures", "harmonics"  # branches of a step
 T = TypeVar("T")
 Inputs = TypeVarTuple("Inputs")
 

@@ -106,20 +106,21 @@ def test_views_of_one_launch(sensor: str, n: int, nudged: bool, stored: bool, de
     assert_learned_alike(by_one_pass(stages, stored, scene, views, by=launch_views, nudged=nudged), expected)
 
 
-def test_harmonics_of_one_image_in_a_launch_are_a_product(device: torch.device) -> None:
-    """Where the step expects it; the placements get what colours give them, too."""
-    views, deferred, step = views_of("still camera", 1, device), DeferredShGrad(), ExitStack()
+@pytest.mark.parametrize("n", [1, 2])
+def test_harmonics_of_images_in_a_launch_are_products(n: int, device: torch.device) -> None:
+    """Where the step expects them; the placements get what colours give them, too."""
+    views, deferred, step = views_of("still camera", n, device), DeferredShGrad(), ExitStack()
     scene = scene_for(views[0], 200, device)
     expected = by_one_pass(stages_for(device, fused_colour=True), True, scene, views)
 
     def in_step(stages: Stages, scene: Scene, *rest: Any) -> Any:
-        step.enter_context(deferred.expect(scene.gaussians.sh0, scene.gaussians.sh_rest))
+        step.enter_context(deferred.expect(scene.gaussians.sh0, scene.gaussians.sh_rest, views=n))
         return launch_views(stages, scene, *rest)
 
     with step:
         found = by_one_pass(stages_for(device, fused_colour=True, rank1_sh=deferred), True, scene, views, by=in_step)
         left = deferred.pop()
-    assert left is not None and not found.gradients["sh_rest"].any()
+    assert left is not None and len(left.colours) == n and not found.gradients["sh_rest"].any()
     left.write()
     written = dict(zip(("sh0", "sh_rest"), (p.grad for p in left.harmonics), strict=True))
     assert_learned_alike(replace(found, gradients=found.gradients | written), expected)

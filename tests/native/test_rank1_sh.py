@@ -184,7 +184,8 @@ def test_what_nobody_takes_is_noticed() -> None:
 def given_to_adam(n: int = 6, device: str = "cpu") -> dict[str, Any]:
     shapes = (n, 3), (n, 1, 3), (n, 8, 3)
     values, first, second = ([torch.rand(s, device=device) for s in shapes] for _ in range(3))
-    directions, colours = F.normalize(torch.randn(n, 3, device=device), dim=-1), torch.randn(n, 3, device=device)
+    directions = F.normalize(torch.randn(1, n, 3, device=device), dim=-1)
+    colours = torch.randn(1, n, 3, device=device)
     return {
         "parameters": values, "gradients": [torch.rand(n, 3, device=device), None, None], "first": first,
         "second": second, "steps": [torch.ones((), device=device) for _ in shapes],
@@ -204,8 +205,9 @@ WRONG = {
     "both, or neither of them": {"colours": None},
     "gradients has 2 elements that are None, but must have 0": {"colours": None, "directions": None},
     "gradients has 1 elements that are None, but must have 2": {"gradients": [None, *2 * [torch.rand(6, 1, 3)]]},
-    "directions has shape": {"directions": torch.rand(5, 3)},
-    "colours is Double": {"colours": torch.rand(6, 3).double()},
+    "directions has shape": {"directions": torch.rand(1, 5, 3)},
+    "colours is Double": {"colours": torch.rand(1, 6, 3).double()},
+    "colours has 2 views": {"colours": torch.rand(2, 6, 3)},
     "the first parameter without a gradient has shape": {"gradients": [None, torch.rand(6, 1, 3), None]},
     "the second parameter without a gradient has shape": {"gradients": [torch.rand(6, 3), None, None], "swapped": True},
     "sh has 6 coefficients": {"parameters": [torch.rand(6, 3), torch.rand(6, 1, 3), torch.rand(6, 5, 3)]},

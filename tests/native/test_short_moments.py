@@ -72,7 +72,7 @@ def advance(
     for optimizer in optimizers:
         for group, gradient in zip(optimizer.param_groups, given, strict=True):
             group["params"][0].grad = None if group["name"] in amp.SHORT else gradient
-        outer = Rank1ShGrad(harmonics_in(optimizer), directions, colours)
+        outer = Rank1ShGrad(harmonics_in(optimizer), directions[None], colours[None])
         if written:
             outer.write()
         fused_adam.update(optimizer, failed, touched_only, outer=None if written else outer)
@@ -163,13 +163,13 @@ def alike(n: int, start: float = 0.3) -> tuple[torch.optim.Adam, Rank1ShGrad]:
         sh0.fill_(1.0)
     for name in MOMENTS:
         ours.state[sh0][name].fill_(start)
-    return ours, Rank1ShGrad((sh0, rest), direction, torch.full((n, 3), 0.7))
+    return ours, Rank1ShGrad((sh0, rest), direction[None], torch.full((1, n, 3), 0.7))
 
 
 def test_the_mean_of_many_is_that_in_float32() -> None:
     """Over 300 steps, in each of which a second moment changes by a fraction of a unit; rounded to the nearest it would not change."""
     ours, outer = alike(5000)
-    (sh0, _), gradient = outer.harmonics, float(sh_basis(outer.directions[:1], 1)) * 0.7
+    (sh0, _), gradient = outer.harmonics, float(sh_basis(outer.directions[0, :1], 1)) * 0.7
     first = second = float(torch.tensor(0.3, dtype=SHORT))
     for _ in range(300):
         fused_adam.update(ours, outer=outer)

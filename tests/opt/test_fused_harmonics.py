@@ -64,13 +64,14 @@ def parameters_in(optimizer: torch.optim.Adam) -> list[Tensor]:
     return [group["params"][0] for group in optimizer.param_groups]
 
 
-def give(ours: torch.optim.Adam, plain: torch.optim.Adam) -> Rank1ShGrad:
-    """Of harmonics a product, which the plain one gets written; of all others gradients."""
+def give(ours: torch.optim.Adam, plain: torch.optim.Adam, views: int = 1) -> Rank1ShGrad:
+    """Of harmonics products, which the plain one gets written; of all others gradients. Views lie apart, as in a message of ranks."""
     (means, sh0, sh_rest, lidar), exact = parameters_in(ours), parameters_in(plain)
     n, bands = len(sh0), 1 + sh_rest.shape[1]
-    directions, colours = F.normalize(torch.randn_like(means), dim=-1), torch.randn_like(means)
+    directions, colours = torch.randn(views, 6 * n + 5, device=means.device)[:, : 6 * n].view(views, 2, n, 3).unbind(1)
+    directions.copy_(F.normalize(directions, dim=-1))
     colours[torch.rand_like(colours) < 0.4] = 0
-    product = sh_basis(directions.double(), bands)[:, :, None] * colours.double()[:, None]
+    product = (sh_basis(directions.double(), bands)[..., None] * colours.double()[:, :, None]).sum(0)
     assert product.shape == (n, bands, 3)
     means.grad, lidar.grad = torch.randn_like(means), torch.randn_like(lidar)
     given = means.grad.double(), product[:, :1].clone(), product[:, 1:].clone(), lidar.grad.double()
@@ -100,6 +101,21 @@ def test_steps_are_those_of_written_gradients(n: int, bands: int, device: str) -
         plain.step()
         assert_same(ours, plain)
         assert all(p.grad is None for p in given.harmonics)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bands, views", [(1, 2), (4, 3), (9, 2), (16, 7)])
+def test_products_of_several_views_are_added_up(bands: int, views: int, device: str) -> None:
+    ours, plain = optimizers(259, bands, device)
+    for written in (False, False, True):
+        given = give(ours, plain, views)
+        if written:
+            given.write()
+        fused_adam.update(ours, outer=None if written else given)
+        plain.step()
+        for p in given.harmonics:
+            p.grad = None
+        assert_same(ours, plain)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -140,7 +156,7 @@ def test_touched_only(device: str) -> None:
     plain.step()
     for k in (1, 2):
         a, b = parameters_in(ours)[k], parameters_in(plain)[k]
-        still = (given.colours == 0)[:, None].expand_as(a)
+        still = (given.colours[0] == 0)[:, None].expand_as(a)
         assert_near(a, torch.where(still, before[2 * k], b))
         assert_near(ours.state[a]["exp_avg"], torch.where(still, before[2 * k + 1], plain.state[b]["exp_avg"]))
     assert_near(parameters_in(ours)[3], parameters_in(plain)[3])

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from ranked import Started
 from stepping import everything, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_scene, tiny_state
 
-from nurec_lite.backends import build_stages
+from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.options import parameters_of
 from nurec_lite.base.place import Place
 from nurec_lite.base.ranks import Ranks, begin
 from nurec_lite.cli.command import mended
@@ -25,9 +27,11 @@ from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan
-from nurec_lite.training.spread import exchanging, shared, spread, with_scene_of_first
+from nurec_lite.training.spread import exchanged, exchanging, shared, spread, with_scene_of_first
 from nurec_lite.training.start import make_state
 
+CPU = torch.device("cpu")
+FUSED = ("fused_interp", "fused_adam", "fused_colour", "fused_harmonics")
 ROUNDING = {"rtol": 1e-3, "atol": 1e-4}  # after 9 steps; sums of two ranks are rounded in another order
 PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=64)
 TINY = replace(tiny_config().model, points=100, raised_points=20, far_points=20)
@@ -78,29 +82,45 @@ def test_ranks_read_a_report_of_no_sync_after_a_fixed_number_of_steps() -> None:
 # ---- the same result
 
 
-def trained(rank: int) -> dict[str, Any]:
-    """All that 9 steps change, with relocations after 4 and 8, and what each rank had decided before it took over the first one's."""
+def trained(rank: int, n: int, images: int, fused: bool) -> dict[str, Any]:
+    """All that n steps change, with relocations after 4 and 8, and what each rank had decided before it took over the first one's."""
     ranks, decided = begin("cpu"), []
-    stages = exchanging(reference_stages(), ranks)
+    stages = exchanging(base_stages("native", CPU) if fused else reference_stages(), ranks)
     inner = stages.update.rearrange
 
     def noted(stages: Any, state: Any, n_new: int) -> None:
         inner(stages, state, n_new)
         decided.append({name: value.detach().numpy().copy() for name, value in everything(state).items()})
 
-    stages = spread(build_stages(batch(2), stages.replaced(rearrange=noted)), ranks)
+    options = {name: parameters_of(name) for name in FUSED} if fused else {}
+    stages = spread(build_stages(options | batch(images), stages.replaced(rearrange=noted)), ranks)
     state = tiny_state()
     state.plan = stages.feed.frames(replace(state.plan, lidar_rays=64))
-    steps(stages, state, 9)
+    steps(stages, state, n)
+    sent = exchanged(stages)
     ranks.leave()
-    return {"end": {name: value.detach().numpy() for name, value in everything(state).items()}, "decided": decided}
+    end = {name: value.detach().numpy() for name, value in everything(state).items()}
+    return {"end": end, "decided": decided, "sent": sent.get("exchanged_bytes_a_step")}
 
 
-def test_two_ranks_train_as_one_process_with_that_batch(tmp_path: Path) -> None:
+def bytes_of(
+    end: dict[str, Any],
+    views: int | None,  # of a rank, with factors of harmonics; None: these are written
+) -> int:
+    """Of a step, by hand."""
+    numbers = {name: -(-end[name].size // 64) * 64 for name in tiny_scene().parameters()}
+    written = sum(numbers.pop(name) for name in ("sh0", "sh_rest"))
+    harmonics = written + 64 if views is None else views * (6 * len(end["means"]) + 64)
+    return 4 * (sum(numbers.values()) + 64 + harmonics)
+
+
+@pytest.mark.parametrize("n, images, fused", [(9, 2, False), (9, 2, True), (5, 4, True)])
+def test_two_ranks_train_as_one_process_with_that_batch(n: int, images: int, fused: bool, tmp_path: Path) -> None:
     tiny_scene()
-    first, second = Started(2, trained, tmp_path / "said.txt").results()
-    one = trained(0)
-    assert len(first["decided"]) == 2
+    first, second = Started(2, partial(trained, n=n, images=images, fused=fused), tmp_path / "said.txt").results()
+    one = trained(0, n, images, fused)
+    assert len(first["decided"]) == n // 4
+    assert first["sent"] == bytes_of(first["end"], images // 2 if fused else None)
     for a, b in zip([*first["decided"], first["end"]], [*second["decided"], second["end"]], strict=True):
         assert all((a[name] == b[name]).all() for name in a), "ranks decide alike, bit by bit"
     for name, value in one["end"].items():

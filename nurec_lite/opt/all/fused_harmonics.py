@@ -9,9 +9,10 @@ Nothing else asks for these gradients, so the update follows at once, within the
 gives them one: it waits for memory while a sweep's backward pass computes.
 Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).
 Gain, code before and after, limits: docs/options/fused_harmonics.md.
-Limits: for steps of one image. Gradients are written as without the option for several images (batch), where poses need the gradient of
-the eye, and for renders outside of a step; where a parameter gets both, they are added up. An option that sums gradients over processes
-needs them written: with such an option this one is off. On a CPU all Gaussians go through the renderer, not
+Several ranks exchange the two factors of all their images, and the update adds up the products (nurec_lite/training/exchange.py).
+Limits: for steps of one image, or of any number on several ranks. Gradients are written as without the option for several images of one
+process (batch), where poses need the gradient of the eye, and for renders outside of a step; where a parameter gets both, they are added
+up. With an option that replaces the exchange, this one is off. On a CPU all Gaussians go through the renderer, not
 only those that some tile looks at. Class exact: the same numbers, up to rounding.
 """
 
@@ -19,11 +20,14 @@ import logging
 from dataclasses import replace
 from functools import partial
 
+from torch import Tensor
+
 from nurec_lite.base.errors import OptionError
-from nurec_lite.native.rank1_sh import DeferredShGrad, Update
+from nurec_lite.native.rank1_sh import DeferredShGrad, Rank1ShGrad, Update
 from nurec_lite.opt.all.fused_adam import FusedAdam
+from nurec_lite.training.exchange import Exchange
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.stages import IMAGES, Learn, Stages, uncompiled
+from nurec_lite.training.stages import HARMONICS, IMAGES, Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
 
 CLASS = "exact"
@@ -35,13 +39,19 @@ def unavailable(stages: Stages) -> str | None:
     return uncompiled(stages)
 
 
-def handing_over(inner: Learn, handover: DeferredShGrad) -> Learn:
-    """Stands around `learn`: of a step with one image, the gradient of harmonics goes by the handover."""
+def handing_over(inner: Learn, handover: DeferredShGrad, exchange: Exchange | None) -> Learn:
+    """Stands around `learn`: of a step with one image, or of several ranks, the gradient of harmonics goes by the handover."""
 
     def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-        if len(shots.images) != 1:
+        g, images = state.scene.gaussians, len(shots.images)
+        if exchange is not None:
+            update = after_exchange(stages, state, exchange)
+            if update is None or images == 0:
+                return inner(stages, state, shots)
+            with handover.expect(g.sh0, g.sh_rest, update=update, views=images, all_or_none=True):
+                return inner(stages, state, shots)
+        if images != 1:
             return inner(stages, state, shots)
-        g = state.scene.gaussians
         with handover.expect(g.sh0, g.sh_rest, update=at_once(stages, state)):
             return inner(stages, state, shots)
 
@@ -56,15 +66,33 @@ def at_once(stages: Stages, state: TrainState) -> Update | None:
     return lambda outer: stages.streams.run(IMAGES, partial(update.early, state), outer, state.failed)
 
 
+def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Update | None:
+    """The same with the gradients of all ranks, on a stream of its own: the backward pass and other messages go on meanwhile. A CPU has no
+    streams, and updates at the end: until then a step can be left out, if a rank is lost."""
+    update = stages.update.optimize
+    if not isinstance(update, FusedAdam):
+        return None
+
+    def exchanged(own: Rank1ShGrad, failed: Tensor | None) -> Rank1ShGrad | None:
+        whole, failed = exchange.gather(state, own, failed)
+        if not own.colours.is_cuda:
+            return whole
+        update.early(state, whole, failed)
+        return None
+
+    return lambda own: stages.streams.run(HARMONICS, exchanged, own, state.failed)
+
+
 def apply(stages: Stages) -> Stages:
-    if (by := stages.changes.claims.get("reduce")) is not None:
+    exchange = stages.update.reduce if isinstance(stages.update.reduce, Exchange) else None
+    if exchange is None and (by := stages.changes.claims.get("reduce")) is not None:
         log.warning("fused_harmonics is off: '%s' exchanges the gradients that it would not write", by)
         return stages
     update, handover = stages.update.optimize, DeferredShGrad()
     if not isinstance(update, FusedAdam):
         raise OptionError("option 'fused_harmonics' changes the update of 'fused_adam'; name 'fused_adam' first")
     return stages.planned("fused_harmonics", rank1_sh=handover).wrap(
-        learn=lambda inner: handing_over(inner, handover),
+        learn=lambda inner: handing_over(inner, handover, exchange),
         optimize=lambda _: replace(update, handover=handover),
         reduce=lambda inner: inner,  # so that an option that replaces it must come first
     )
