@@ -44,7 +44,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 VERSIONS = ("plain", "fused")
 SIZES, SEEN = ("1000000x3",), ("44,50", "44,20", "20,5")
 TOLERANCE = 1e-4
-LISTED = 256  # Gaussians in the list of a bundle
+LISTED = 256  # Gaussians in the list of a warp tile
 PLAN = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True, deferred_backward=True)
 View = CameraView | LidarView
 Problem = tuple[dict[str, Tensor], Any]  # what is stored, and what is made of it

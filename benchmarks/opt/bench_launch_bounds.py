@@ -120,7 +120,7 @@ def difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
 def rounding_of(
     library: Library, expected: dict[str, torch.Tensor], workload: Workload, sensor: str, device: torch.device
 ) -> float:
-    """Change of the gradients when means are `nudged`."""
+    """Change of the gradients when means are `perturbed`."""
     draws = (problem_of(workload, sensor, device, seed) for seed in range(DRAWS))
     return max(difference(library.gradients(problem), expected) for problem in draws)
 

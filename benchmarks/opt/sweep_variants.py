@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.render.contenders import nudged
+from benchmarks.render.contenders import perturbed
 from benchmarks.render.workload import Workload
 from nurec_lite.backends import base_stages
 from nurec_lite.base.paths import resource
@@ -202,11 +202,11 @@ class Problem:
 
 
 def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int | None = None) -> Problem:
-    """With random gradients of what a training step compares: not of the distances in an image. With a seed: means are `nudged`."""
+    """With random gradients of what a training step compares: not of the distances in an image. With a seed: means are `perturbed`."""
     view, stages = workload.views[sensor], base_stages("native", device)
     with torch.no_grad():
         (gaussians,) = stages.render.gather(stages, workload.scene, (view,)).gaussians
-        gaussians = gaussians if seed is None else nudged(gaussians, seed)
+        gaussians = gaussians if seed is None else perturbed(gaussians, seed)
         pairs = stages.render.tile(stages.render.project(gaussians, view), view)
         features = gaussians.lidar
         if isinstance(view, CameraView):

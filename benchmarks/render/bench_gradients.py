@@ -11,9 +11,9 @@ lists; every set renders these, and so does the torch reference in float64 (benc
 those of a random loss on an image's colour, on a sweep's range, intensity and ray drop. A distance is the norm of the difference over
 the norm of the truth, of an output or (`d means`) of a gradient; of a quaternion's gradient, without what lies along the quaternion.
 
-`nudged` is the first set when every mean goes to the next float32, from float64; `rounding` is how far that is from the first set itself
+`perturbed` is the first set when every mean goes to the next float32, from float64; `rounding` is how far that is from the first set itself
 (each the largest of three draws). A set that is further from float64 than --tolerance and than twice `rounding` ends the benchmark with
-exit code 1; `nudged` does not count there, since what is wrong in the first set is wrong in it, too. `hidden` Gaussians have a colour so
+exit code 1; `perturbed` does not count there, since what is wrong in the first set is wrong in it, too. `hidden` Gaussians have a colour so
 close to 0, where it is clamped, that float32 does not decide; they are invisible for all. `worst share` is what the worst Gaussian has in
 the first set's squared error: near 1 that one makes the distance, near 0 all of them do. --out has under `worst` which one it is.
 """
@@ -85,7 +85,7 @@ def bench_view(workload: Workload, sensor: str, sets: dict[str, Stages], args: a
     first = next(iter(sets.values()))
     problem = problem_of(first, workload, sensor)
     found = {f"own {name}".strip(): rendered(stages, problem) for name, stages in sets.items()}
-    draws = [rendered(first, problem.nudged(seed)) for seed in range(DRAWS)]
+    draws = [rendered(first, problem.perturbed(seed)) for seed in range(DRAWS)]
     exact = truth(problem, args.pairs)
     return {
         "workload": workload.name, "sensor": sensor, **workload.described, "gaussians": len(problem.gaussians),
@@ -97,7 +97,7 @@ def bench_view(workload: Workload, sensor: str, sets: dict[str, Stages], args: a
 
 def compared(
     found: dict[str, Rendered],  # by sets of options
-    draws: list[Rendered],  # of the first, on nudged means
+    draws: list[Rendered],  # of the first, on perturbed means
     exact: Rendered,
     tolerance: float,
 ) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def compared(
     rows = {name: distances(one, exact) for name, one in found.items()}
     return {
         "rows": {name: {"status": status(row, limits), "distance": row} for name, row in rows.items()},
-        "nudged": largest([distances(draw, exact) for draw in draws]), "rounding": rounding, "limit": limits,
+        "perturbed": largest([distances(draw, exact) for draw in draws]), "rounding": rounding, "limit": limits,
     }  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def text(report: dict[str, Any]) -> str:
 def _view_lines(view: dict[str, Any]) -> list[str]:
     what = ", ".join(f"{k} {v}" for k, v in view["view"].items())
     rows = {name: row["distance"] for name, row in view["rows"].items()}
-    rows |= {name: view[name] for name in ("nudged", "rounding")}
+    rows |= {name: view[name] for name in ("perturbed", "rounding")}
     shown = [name for name in view["rounding"] if any(row[name] for row in rows.values())]  # some play no part
     width = max(len(name) for name in (*rows, "worst share"))
     share = "".join(f"{view['worst'][name]['share']:14.2f}" if name in view["worst"] else " " * 14 for name in shown)

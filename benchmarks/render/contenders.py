@@ -32,7 +32,7 @@ PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backw
 COPIES = 12  # of half a GiB: with 4 a slow host was not through with an image's range (benchmarks/LOG.md, 2026-11-26)
 SLACK = 1.1  # capacity of lists over what they need; a run with views that differ takes more (conf/opt/no_sync.yaml)
 TOLERANCE = 1e-3  # of `relative`, unless rounding does more
-ROOM, DRAWS = 2, 3  # ROOM times what rounding does, the largest of so many draws of `nudged`
+ROOM, DRAWS = 2, 3  # ROOM times what rounding does, the largest of so many draws of `perturbed`
 
 
 def stages_with(
@@ -89,7 +89,7 @@ class Own:
     for its colour, of a sweep for range, intensity and ray drop."""
 
     def __init__(self, stages: Stages, workload: Workload, sensor: str, seed: int | None = None) -> None:
-        """With a seed: of Gaussians with `nudged` means."""
+        """With a seed: of Gaussians with `perturbed` means."""
         view = workload.views[sensor]
         self.view = (
             stages.feed.group_rays(view) if isinstance(view, LidarView) else view
@@ -97,7 +97,7 @@ class Own:
         self.stages, self._sky = stages, workload.scene.sky.detach()
         with torch.no_grad():
             (gaussians,) = stages.render.gather(stages, workload.scene, (self.view,)).gaussians
-        self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))
+        self.gaussians = as_leaves(gaussians if seed is None else perturbed(gaussians, seed))
         self._upstream: list[Tensor] | None = None
         self._room: int | None = None  # entries, as a step that waits for nothing has it (no_sync)
 
@@ -177,7 +177,7 @@ def gradients_of(
     return dict(zip(leaves, found, strict=True))
 
 
-def nudged(gaussians: AnyGaussians, seed: int) -> AnyGaussians:
+def perturbed(gaussians: AnyGaussians, seed: int) -> AnyGaussians:
     """Every coordinate of a mean goes to the next float32 above or below it. What that does to results is what they can be trusted to:
     rounding within a kernel does as much."""
     generator, changed = torch.Generator().manual_seed(seed), {}  # type: torch.Generator, dict[str, Any]

@@ -23,8 +23,8 @@ from benchmarks.render.contenders import (
     as_leaves,
     gradients_of,
     leaves_of,
-    nudged,
     outputs_of,
+    perturbed,
     upstream_of,
 )
 from benchmarks.render.workload import Workload
@@ -55,8 +55,8 @@ class Problem:
     def outputs(self) -> tuple[str, ...]:  # names of `outputs_of`
         return ("colour",) if isinstance(self.view, CameraView) else ("distance", "intensity", "drop")
 
-    def nudged(self, seed: int) -> "Problem":
-        return replace(self, gaussians=as_leaves(nudged(self.gaussians, seed)))
+    def perturbed(self, seed: int) -> "Problem":
+        return replace(self, gaussians=as_leaves(perturbed(self.gaussians, seed)))
 
     def double(self) -> "Problem":
         """The same numbers in float64."""

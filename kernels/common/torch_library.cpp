@@ -63,7 +63,7 @@ TORCH_LIBRARY(nurec_lite, m) {
         "bool[] "
         "moving, "
         "bool[] wants_pose_grad, Tensor?[] upstream, Tensor?[] upstream_moved, bool[] asked, int columns) "
-        "-> (Tensor[] found, Tensor[] d_moved, Tensor d_nudges)");
+        "-> (Tensor[] found, Tensor[] d_moved, Tensor d_pose_deltas)");
     // Several views of one sensor in one launch, without gradients (raster_warps/views/views.h). `size` as in
     // list_warp_tiles; `segment`: entries of a segment of a list, 0: lists are not split; `capacity`: for Gaussians
     // that some view sees and for entries, -1: as many as there are. `directions` are in the world's axes; `needed`
@@ -162,9 +162,9 @@ TORCH_LIBRARY(nurec_lite, m) {
     // A view with the corrected pose of its sensor; `camera` -1: a sensor without corrections.
     m.def(
         "correct_view(Tensor view, Tensor start, Tensor end, Tensor[] known, int camera) "
-        "-> (Tensor row, Tensor ends, Tensor nudge, Tensor drift, Tensor moment)");
+        "-> (Tensor row, Tensor ends, Tensor pose_delta, Tensor drift, Tensor moment)");
     m.def(
-        "correct_view_backward(Tensor view, Tensor[] known, int camera, Tensor d_nudge, Tensor d_drift) "
+        "correct_view_backward(Tensor view, Tensor[] known, int camera, Tensor d_pose_delta, Tensor d_drift) "
         "-> Tensor[]");
     // Pose gradient of a sensor that rotates about the centre and moves, from the gradients of means and quats of one
     // set of Gaussians or two.

@@ -39,7 +39,7 @@ inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& 
 }
 
 // Rays of warp tiles may leave origins out, which are only read for their gradients, and have lists of int32.
-inline void check_render(RenderTensors const& in, bool of_bundles = false) {
+inline void check_render(RenderTensors const& in, bool of_warp_tiles = false) {
     auto const device = in.g.means.device();
     auto const real = at::kFloat, whole = at::kLong;
     check_gaussians(in.g);
@@ -50,7 +50,7 @@ inline void check_render(RenderTensors const& in, bool of_bundles = false) {
                       " columns, but must have 3 (a camera's colour) or 2 (a lidar's intensity and ray drop)");
     check_tensor(in.directions, "directions", real, {-1, 3}, device);
     auto const r = in.directions.size(0);
-    check_tensor(in.origins, "origins", real, {of_bundles && !in.origins.size(0) ? 0 : r, 3}, device);
+    check_tensor(in.origins, "origins", real, {of_warp_tiles && !in.origins.size(0) ? 0 : r, 3}, device);
     check_tensor(in.delays, "delays", real, {r}, device);
     check_tensor(in.targets, "targets", real, {in.targets.size(0) ? r : 0, 2}, device);
     TORCH_CHECK_VALUE(!in.targets.size(0) || c == 2, "targets has ", r, " rows, but a camera's rays have none");
@@ -58,7 +58,7 @@ inline void check_render(RenderTensors const& in, bool of_bundles = false) {
     TORCH_CHECK_VALUE(device.is_cpu() || in.rays.size(1) <= cuda::TILE_RAYS, "rays has ", in.rays.size(1),
                       " rays a tile, but must have at most ", cuda::TILE_RAYS);
     check_tensor(in.offsets, "offsets", whole, {in.rays.size(0) + 1}, device);
-    check_tensor(in.gaussians, "gaussians", of_bundles ? at::kInt : whole, {-1}, device);
+    check_tensor(in.gaussians, "gaussians", of_warp_tiles ? at::kInt : whole, {-1}, device);
     check_tensor(in.visible, "visible", at::kByte, {in.visible.size(0) ? n : 0}, device);
     check_finite(in.features, "features");
     check_finite(in.directions, "directions");
@@ -72,7 +72,7 @@ inline void check_render(RenderTensors const& in, bool of_bundles = false) {
 }
 
 inline RenderParams params_of(RenderTensors const& in, bool moving) {
-    bool const of_bundles = in.gaussians.scalar_type() == at::kInt;
+    bool const of_warp_tiles = in.gaussians.scalar_type() == at::kInt;
     return {arrays_of(in.g),
             in.features.size(1),
             in.directions.size(0),
@@ -85,8 +85,8 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
             in.targets.size(0) ? in.targets.const_data_ptr<float>() : nullptr,
             in.rays.const_data_ptr<int64_t>(),
             in.offsets.const_data_ptr<int64_t>(),
-            of_bundles ? nullptr : in.gaussians.const_data_ptr<int64_t>(),
-            of_bundles ? in.gaussians.const_data_ptr<int>() : nullptr,
+            of_warp_tiles ? nullptr : in.gaussians.const_data_ptr<int64_t>(),
+            of_warp_tiles ? in.gaussians.const_data_ptr<int>() : nullptr,
             moving,
             &row_of(in.g.view)->path,
             in.visible.size(0) ? in.visible.const_data_ptr<uint8_t>() : nullptr};

@@ -10,12 +10,13 @@ namespace {
 
 constexpr int COPYING = 64;  // threads: as many as a row has numbers, and two
 
-__global__ void __launch_bounds__(COPYING) correct_view_kernel(Known known, SeenView view, CorrectedView out) {
+__global__ void __launch_bounds__(COPYING)
+    correct_view_kernel(CalibrationArgs known, ViewArgs view, CorrectedView out) {
     __shared__ ViewRow<float> row;
     copy_numbers(row, view.row);
     __syncthreads();
     if (threadIdx.x == 0) {
-        Between<float> const place = place_of(known);
+        Between<float> const place = knot_interval(known);
         Correction<float> const c = correction_of(known, place);
         write_poses(view, c, out);
         *out.moment = moment_of(known);
@@ -27,9 +28,10 @@ __global__ void __launch_bounds__(COPYING) correct_view_kernel(Known known, Seen
 }
 
 __global__ void __launch_bounds__(THREADS)
-    correct_view_backward_kernel(Known known, ViewRow<float> const* row, CorrectedGrads d, Corrections<float> grads) {
-    Between<float> const place = place_of(known);
-    Correction<float> const of_sensor = correction_backward(row, d.nudge);
+    correct_view_backward_kernel(CalibrationArgs known, ViewRow<float> const* row, CorrectedGrads d,
+                                 Corrections<float> grads) {
+    Between<float> const place = knot_interval(known);
+    Correction<float> const of_sensor = correction_backward(row, d.pose_delta);
     Correction<float> const of_rig = sensor_correction_backward(mount_of(known), of_sensor);
     for (int64_t k = threadIdx.x; k < known.knots; k += THREADS) write_rig(grads, place, of_rig, k);
     for (int64_t c = threadIdx.x; c < known.cameras; c += THREADS) write_camera(known, grads, of_sensor, c);
@@ -39,11 +41,11 @@ __global__ void __launch_bounds__(THREADS)
 
 }  // namespace
 
-void correct_view(Known const& known, SeenView const& view, CorrectedView const& out, Queue const& queue) {
+void correct_view(CalibrationArgs const& known, ViewArgs const& view, CorrectedView const& out, Queue const& queue) {
     correct_view_kernel<<<1, COPYING, 0, queue.stream>>>(known, view, out);
 }
 
-void correct_view_backward(Known const& known, ViewRow<float> const* row, CorrectedGrads const& d,
+void correct_view_backward(CalibrationArgs const& known, ViewRow<float> const* row, CorrectedGrads const& d,
                            Corrections<float> const& grads, Queue const& queue) {
     correct_view_backward_kernel<<<1, THREADS, 0, queue.stream>>>(known, row, d, grads);
 }

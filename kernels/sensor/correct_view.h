@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A view from where its sensor is believed to have been. Pointers are those of the driver's device.
+// A view with the estimated pose of its sensor. Pointers are those of the driver's device.
 //
 // Letters: K knots, C cameras.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace nurec {
 
-// Arrays of what is learned about a capture's sensors.
+// Learned corrections of a capture's sensors.
 template <class Number>
 struct Corrections {
     Number* rig_rotations;        // [K, 3]
@@ -20,7 +20,7 @@ struct Corrections {
     Number* camera_offsets;       // [C] seconds
 };
 
-struct Known {
+struct CalibrationArgs {
     int64_t knots, cameras;  // K, C
     int64_t camera;          // row of the view's camera; -1: it has none
     double const* times;     // [K] seconds, evenly spaced
@@ -30,7 +30,7 @@ struct Known {
     Corrections<float const> learned;
 };
 
-struct SeenView {
+struct ViewArgs {
     ViewRow<float> const* row;
     float const* start;  // [4, 4] world from sensor
     float const* end;
@@ -38,29 +38,29 @@ struct SeenView {
 
 struct CorrectedView {
     ViewRow<float>* row;
-    float* ends;     // [2, 4, 4] world from sensor
-    float* nudge;    // [6] the correction in the world's axes
-    float* drift;    // [2, 3] of the camera's exposure; zeros without one
-    double* moment;  // [] seconds, when that was on the rig's clock
+    float* ends;        // [2, 4, 4] world from sensor
+    float* pose_delta;  // [6] the correction in the world's axes
+    float* drift;       // [2, 3] of the camera's exposure; zeros without one
+    double* moment;     // [] seconds on the rig's clock
 };
 
 struct CorrectedGrads {
-    float const* nudge;
+    float const* pose_delta;
     float const* drift;
 };
 
 namespace cpu {
 
-void correct_view(Known const& known, SeenView const& view, CorrectedView const& out);
-void correct_view_backward(Known const& known, ViewRow<float> const* row, CorrectedGrads const& d,
+void correct_view(CalibrationArgs const& known, ViewArgs const& view, CorrectedView const& out);
+void correct_view_backward(CalibrationArgs const& known, ViewRow<float> const* row, CorrectedGrads const& d,
                            Corrections<float> const& grads);
 
 }  // namespace cpu
 
 namespace cuda {
 
-void correct_view(Known const& known, SeenView const& view, CorrectedView const& out, Queue const& queue);
-void correct_view_backward(Known const& known, ViewRow<float> const* row, CorrectedGrads const& d,
+void correct_view(CalibrationArgs const& known, ViewArgs const& view, CorrectedView const& out, Queue const& queue);
+void correct_view_backward(CalibrationArgs const& known, ViewRow<float> const* row, CorrectedGrads const& d,
                            Corrections<float> const& grads, Queue const& queue);
 
 }  // namespace cuda

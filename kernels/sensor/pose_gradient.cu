@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two kernels: blocks go through the Gaussians with a stride and leave six sums each, and one block adds these up in a
-// fixed order. A Gaussian without a gradient, such as most that a view does not see, costs reading that gradient.
+// Two kernels: each block goes through the Gaussians with a stride and writes six sums; one block adds these rows in a
+// fixed order. A Gaussian whose gradient is zero, as most unseen ones have, costs the read of that gradient alone.
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int WARPS = THREADS / 32, BLOCKS_PER_SM = 4;
 
-__device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[POSE_DELTA_FLOATS]) {
+__device__ void add(PlacedSet const& g, Vec3<float> centre, float (&sums)[POSE_DELTA_FLOATS]) {
     for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < g.n; i += gridDim.x * int64_t(THREADS)) {
         Vec3<float> const d = load3(g.d_means, i);
         Quat<float> const dq = load_quat(g.d_quats, i);
@@ -30,9 +30,9 @@ __device__ void add_up(float (&sums)[POSE_DELTA_FLOATS], float* row) {
     if (threadIdx.x < POSE_DELTA_FLOATS) row[threadIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(THREADS) compute_pose_grad_kernel(NudgedGaussians in, float* rows) {
+__global__ void __launch_bounds__(THREADS) compute_pose_grad_kernel(PlacedGaussians in, float* rows) {
     float sums[POSE_DELTA_FLOATS] = {};
-    for (NudgedSet const& g : in.sets) add(g, *in.centre, sums);
+    for (PlacedSet const& g : in.sets) add(g, *in.centre, sums);
     add_up(sums, rows + POSE_DELTA_FLOATS * blockIdx.x);
 }
 
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(THREADS) sum_pose_grad_rows_kernel(float const
 
 }  // namespace
 
-void pose_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue) {
+void pose_gradient(PlacedGaussians const& in, float* gradient, Queue const& queue) {
     unsigned const most = unsigned(BLOCKS_PER_SM * multiprocessors()), n = blocks_for(in.sets[0].n + in.sets[1].n);
     unsigned const blocks = n < 1 ? 1 : n < most ? n : most;
     float* const rows = queue.memory.array<float>(POSE_DELTA_FLOATS * int64_t(blocks));

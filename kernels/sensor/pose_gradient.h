@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a sensor's pose, from those of the Gaussians that it sees. Pointers are those of the driver's device.
+// A sensor's pose gradient, computed from the gradients of the Gaussians that it sees. Pointers are those of the
+// driver's device.
 #pragma once
 
 #include "../common/device.h"
@@ -7,8 +8,8 @@
 
 namespace nurec {
 
-// Gaussians that were placed, and their gradients.
-struct NudgedSet {
+// Gaussians in world space, and their gradients.
+struct PlacedSet {
     int64_t n;
     float const* means;    // [n, 3] metres
     float const* quats;    // [n, 4] unit, wxyz
@@ -16,10 +17,10 @@ struct NudgedSet {
     float const* d_quats;  // [n, 4]
 };
 
-constexpr int MAX_PLACED = 2;  // those that stand still, and those that move
+constexpr int MAX_PLACED = 2;  // static and moving Gaussians
 
-struct NudgedGaussians {
-    NudgedSet sets[MAX_PLACED];  // the last may be empty
+struct PlacedGaussians {
+    PlacedSet sets[MAX_PLACED];  // the last may be empty
     Vec3<float> const* centre;   // metres, about which the sensor turns
 };
 
@@ -27,13 +28,13 @@ constexpr int POSE_DELTA_FLOATS = 6;  // a rotation vector and a translation, in
 
 namespace cpu {
 
-void pose_gradient(NudgedGaussians const& in, float* gradient);  // [6]
+void pose_gradient(PlacedGaussians const& in, float* gradient);  // [6]
 
 }  // namespace cpu
 
 namespace cuda {
 
-void pose_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue);
+void pose_gradient(PlacedGaussians const& in, float* gradient, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

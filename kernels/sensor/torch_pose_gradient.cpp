@@ -13,7 +13,7 @@
 namespace nurec {
 namespace {
 
-NudgedSet checked_placed(at::TensorList placed, at::TensorList grads, std::size_t first, at::Device device) {
+PlacedSet checked_placed(at::TensorList placed, at::TensorList grads, std::size_t first, at::Device device) {
     at::Tensor const &means = placed[first], &quats = placed[first + 1];
     at::Tensor const &d_means = grads[first], &d_quats = grads[first + 1];
     int64_t const n = means.size(0);
@@ -27,14 +27,14 @@ NudgedSet checked_placed(at::TensorList placed, at::TensorList grads, std::size_
 
 // `driver` is the device's.
 template <class Driver>
-at::Tensor nudge_gradient_by(Driver const& driver, at::Tensor const& centre, at::TensorList placed,
-                             at::TensorList grads) {
+at::Tensor pose_gradient_by(Driver const& driver, at::Tensor const& centre, at::TensorList placed,
+                            at::TensorList grads) {
     auto const device = centre.device();
     check_tensor(centre, "centre", at::kFloat, {3}, device);
     TORCH_CHECK_VALUE((placed.size() == 2 || placed.size() == 2 * MAX_PLACED) && grads.size() == placed.size(),
                       "placed has ", placed.size(), " tensors and grads ", grads.size(),
                       ", but they must have as many as each other, 2 or 4: means and quats of each set");
-    NudgedGaussians in = {{}, reinterpret_cast<Vec3<float> const*>(centre.const_data_ptr<float>())};
+    PlacedGaussians in = {{}, reinterpret_cast<Vec3<float> const*>(centre.const_data_ptr<float>())};
     for (std::size_t k = 0; 2 * k < placed.size(); ++k) in.sets[k] = checked_placed(placed, grads, 2 * k, device);
     at::Tensor gradient = at::empty({POSE_DELTA_FLOATS}, centre.options());
     driver(in, gradient.mutable_data_ptr<float>());
@@ -45,17 +45,17 @@ at::Tensor nudge_gradient_by(Driver const& driver, at::Tensor const& centre, at:
 
 at::Tensor pose_gradient(at::Tensor const& centre, at::TensorList placed, at::TensorList grads) {
     Site site(centre.device());
-    auto const launch = [&](NudgedGaussians const& in, float* gradient) {
+    auto const launch = [&](PlacedGaussians const& in, float* gradient) {
         cuda::pose_gradient(in, gradient, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return nudge_gradient_by(launch, centre, placed, grads);
+    return pose_gradient_by(launch, centre, placed, grads);
 }
 
 #else
 
 at::Tensor pose_gradient(at::Tensor const& centre, at::TensorList placed, at::TensorList grads) {
-    return nudge_gradient_by(&cpu::pose_gradient, centre, placed, grads);
+    return pose_gradient_by(&cpu::pose_gradient, centre, placed, grads);
 }
 
 #endif

@@ -65,7 +65,7 @@ NUREC_FN T value_noise(uint32_t h, Vec3<T> p) {
 }
 
 template <class T>
-NUREC_FN T clamped(T x) {  // to 0 and 1
+NUREC_FN T clamped(T x) {  // into [0, 1]
     return smaller(larger(x, T(0)), T(1));
 }
 
@@ -82,13 +82,13 @@ NUREC_FN T pulses(T x, T period, T duty, T footprint) {
 }
 
 template <class T>
-struct As {
-    using type = T;  // of an argument that does not choose T
+struct NonDeduced {
+    using type = T;  // the type of an argument from which T is not deduced
 };
 
 // One pulse between low and high, averaged over the footprint.
 template <class T>
-NUREC_FN T band(T x, typename As<T>::type low, typename As<T>::type high, T footprint) {
+NUREC_FN T band(T x, typename NonDeduced<T>::type low, typename NonDeduced<T>::type high, T footprint) {
     T const half = larger(footprint, T(1e-3)) / 2;
     return clamped((smaller(x + half, high) - larger(x - half, low)) / (2 * half));
 }

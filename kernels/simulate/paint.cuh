@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours of the street and the sky, linear light: nurec_lite/capture/simulate/paint.py for one ray.
+// Colours of street and sky in linear light, for one ray. nurec_lite/capture/simulate/paint.py is the specification.
 #pragma once
 
 #include "surface.cuh"
@@ -24,7 +24,7 @@ NUREC_FN Vec3<T> mix(Vec3<T> a, Vec3<T> b, T share) {
 }
 
 template <class T>
-NUREC_FN T wrapped(T x, double period) {  // to 0 and the period
+NUREC_FN T modulo(T x, double period) {  // into [0, period)
     return x - T(period) * floor(x / T(period));
 }
 
@@ -37,7 +37,7 @@ NUREC_FN uint32_t hash_of(uint32_t seed, uint32_t key) {
     return absorb(absorb(0, seed), key);
 }
 
-// How far speckles of a size show: not where a ray's footprint grows to it.
+// Visible share of speckles of a size: 0 where a ray's footprint is as large.
 template <class T>
 NUREC_FN T grain_shows(Surface<T> const& s, double size) {
     return clamped(1 - s.distance * s.spread / s.cosine / T(size));
@@ -56,7 +56,7 @@ NUREC_FN Vec3<T> paint_ground(Surface<T> const& s, uint32_t seed) {
     T const angle = atan(T(BEND * BEND_WAVE) * sin(T(BEND_WAVE) * x)), c = cos(angle), a = sin(angle);
     T const across = (y - T(BEND) * (1 - cos(T(BEND_WAVE) * x))) * c;
     T const foot_x = s.footprint({c, a, T(0)}, s.direction), foot_y = s.footprint({-a, c, T(0)}, s.direction);
-    T const from = wrapped(x - T(FIRST_CROSSING) + T(CROSSING_EVERY / 2), CROSSING_EVERY) - T(CROSSING_EVERY / 2);
+    T const from = modulo(x - T(FIRST_CROSSING) + T(CROSSING_EVERY / 2), CROSSING_EVERY) - T(CROSSING_EVERY / 2);
     T const road = band(across, -KERB, KERB, foot_y);
     T const paved = larger(road, band(from, -CROSSING_HALF, CROSSING_HALF, foot_x));
     Vec3<T> colour = {};
@@ -96,7 +96,7 @@ NUREC_FN Vec3<T> paint_wall(Surface<T> const& s, uint32_t seed) {
     T const door = band(u, -0.60, 0.60, foot_u) * band(v, 0.0, 2.30, foot_v) * front;
     uint32_t const own = hash_of(seed, uint32_t(s.row)), column = uint32_t(int64_t(floor((u + half) / period)));
     T const chance = T(uniform_of_hash<double>(absorb(absorb(own, column), uint32_t(int64_t(floor(v / 3))))));
-    T const bright = (T(0.25) + T(0.75) * wrapped(v / 3, 1)) * (T(0.4) + T(0.6) * chance);
+    T const bright = (T(0.25) + T(0.75) * modulo(v / 3, 1)) * (T(0.4) + T(0.6) * chance);
     Vec3<T> const glass = bright * rgb<T>(0.10, 0.15, 0.22) + T(chance > T(0.8)) * rgb<T>(0.20, 0.17, 0.12);
     T const stains = T(0.88) + T(0.24) * value_noise(own, u / T(1.7), v / T(1.7));
     T const courses = T(0.85) + T(0.15) * pulses(v, T(0.3), T(0.9), 2 * foot_v);
@@ -126,7 +126,7 @@ NUREC_FN Vec3<T> foliage_normal(Surface<T> const& s, uint32_t seed) {
     return normalized(s.normal + T(1.3) * (ruffle - half));
 }
 
-// Clumps of light and dark, finer ones only where the footprint lets them be seen; darker below.
+// Light and dark clumps, finer ones where the footprint is small enough; darker below.
 template <class T>
 NUREC_FN Vec3<T> paint_leaves(Surface<T> const& s, uint32_t seed) {
     T const fine = clamped(1 - s.distance * s.spread / T(0.15)), shows = grain_shows(s, 0.06);
@@ -136,7 +136,7 @@ NUREC_FN Vec3<T> paint_leaves(Surface<T> const& s, uint32_t seed) {
     T shade = larger(T(0.35) + T(1.25) * clumps, T(0.15)) * (T(0.85) + T(0.2) * height);
     T const tint = T(0.35) * (value_noise(hash_of(seed, 6), (1 / T(1.6)) * s.point) - T(0.5));
     if (shows > 0) shade *= 1 + T(1.2) * shows * (value_noise(hash_of(seed, 15), (1 / T(0.06)) * s.point) - T(0.5));
-    return shade * times(s.colour, rgb<T>(1, 1, 1) + tint * rgb<T>(1.0, 0.2, -0.5));
+    return shade * multiply(s.colour, rgb<T>(1, 1, 1) + tint * rgb<T>(1.0, 0.2, -0.5));
 }
 
 // Paint over dark sills, with lamps and number plates at the ends.
@@ -156,7 +156,8 @@ NUREC_FN Vec3<T> paint_body(Surface<T> const& s, uint32_t) {
     return mix(colour, lamp, band(z, -0.05, 0.48, foot) * band(beside, 0.58, 0.93, foot));
 }
 
-// Share of the footprint that is window: all around, between pillars that lean with the cabin's sides, below the roof.
+// Share of the footprint that is window glass: all around, below the roof, between pillars parallel to the cabin's
+// sides.
 template <class T>
 NUREC_FN T cabin_glass(Surface<T> const& s) {
     Vec3<T> const n = s.local_normal;
@@ -204,9 +205,9 @@ NUREC_CALL Vec3<T> albedo(Surface<T> const& s, uint32_t seed) {
 }
 
 // Lambert's law for the sun, a sky that is brighter above, light through leaves, and haze with distance. sunlit: 1
-// where the sun reaches.
+// in sunlight, 0 in shadow.
 template <class T>
-NUREC_CALL Vec3<T> lit(Surface<T> const& s, Vec3<T> colour, T sunlit, uint32_t seed) {
+NUREC_CALL Vec3<T> shade(Surface<T> const& s, Vec3<T> colour, T sunlit, uint32_t seed) {
     Vec3<T> const sun = towards_sun<T>();
     T facing = larger(dot(s.normal, sun), T(0));
     if (s.material == LEAVES) {
@@ -216,12 +217,12 @@ NUREC_CALL Vec3<T> lit(Surface<T> const& s, Vec3<T> colour, T sunlit, uint32_t s
     Vec3<T> const direct = (facing * sunlit) * rgb<T>(1.75, 1.62, 1.40);
     Vec3<T> const light = direct + (T(0.65) + T(0.35) * s.normal.z) * rgb<T>(0.30, 0.36, 0.46);
     T const thick = s.distance / 260;
-    return mix(times(colour, light), rgb<T>(0.66, 0.76, 0.88), 1 - exp(-thick * thick));
+    return mix(multiply(colour, light), rgb<T>(0.66, 0.76, 0.88), 1 - exp(-thick * thick));
 }
 
 // Pale at the horizon, blue above, with soft clouds and a glow about the sun.
 template <class T>
-NUREC_CALL Vec3<T> sky_of(Vec3<T> d, uint32_t seed) {
+NUREC_CALL Vec3<T> sky_radiance(Vec3<T> d, uint32_t seed) {
     T const up = larger(d.z, T(0)), x = d.x / (up + T(0.25)), y = d.y / (up + T(0.25));
     Vec3<T> colour = mix(rgb<T>(0.66, 0.76, 0.88), rgb<T>(0.24, 0.46, 0.86), 1 - exp(-3 * up));
     T const wide = value_noise(hash_of(seed, 7), T(1.6) * x, T(1.6) * y);

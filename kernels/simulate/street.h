@@ -38,7 +38,7 @@ struct Node {
     int32_t count;  // entries of a leaf; 0: an inner node
 };
 
-struct Rows {
+struct RowRange {
     int32_t begin, end;
 };
 
@@ -48,10 +48,10 @@ struct Street {
     SolidKind const* kinds;    // [P]
     Box<T> const* boxes;       // [M]
     Node const* nodes;         // [M]
-    int64_t n_nodes;           // M; 0: nothing but ground
-    int32_t const* order;      // rows of solids
-    Rows const* cars;          // [K - 1] rows of each moving car's solids
-    T const* reach;            // [K - 1] metres: all of a car is as near to its origin
+    int64_t n_nodes;           // M; 0: ground alone
+    int32_t const* order;      // rows of solids, in the order of the leaves
+    RowRange const* cars;      // [K - 1] rows of each moving car's solids
+    T const* reach;            // [K - 1] metres: radius of a sphere about a car's origin that holds the car
     int64_t owners;            // K
     double const* rotations;   // [S, 3, 3] of the sensor, to the world
     double const* positions;   // [S, 3]
@@ -68,10 +68,10 @@ struct Tone {
 };
 
 struct PixelParams {
-    int64_t n, first;          // pixels, and the number of the first of them in its image
+    int64_t n, first;          // pixels, and the index of the first one in its image
     int64_t samples;           // rays a pixel
     double const* directions;  // [n, samples, 3] unit, sensor frame
-    int64_t const* slots;      // [n] which of the S times
+    int64_t const* slots;      // [n] index of the time, below S
     Tone const* tone;
     uint8_t* pixels;  // [n, 3]
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The surface that a ray meets: cast.py's Surface for one ray.
+// The surface at a ray's hit: Surface of cast.py, for one ray.
 #pragma once
 
 #include "cast.cuh"
@@ -28,33 +28,33 @@ NUREC_FN Vec3<T> normalized(Vec3<T> v) {
 }
 
 template <class T>
-NUREC_FN Vec3<T> own_normal(Solid<T> const& s, bool ball, int face, Vec3<T> own) {  // in the owner's frame
+NUREC_FN Vec3<T> normal_in_owner_frame(Solid<T> const& s, bool ball, int face, Vec3<T> own) {
     if (!ball) return vec(s.planes[face]);
     Vec3<T> const h = vec(s.half);
-    return turned_back(&s.frame[0][0], 4,
+    return rotate_back(&s.frame[0][0], 4,
                        normalized(Vec3<T>{own.x / (h.x * h.x), own.y / (h.y * h.y), own.z / (h.z * h.z)}));
 }
 
 template <class T>
-NUREC_FN Surface<T> surface(Street<T> const& street, int64_t slot, Line<T> const& ray, Meeting<T> const& hit) {
+NUREC_FN Surface<T> surface(Street<T> const& street, int64_t slot, CastRay<T> const& ray, Hit<T> const& hit) {
     SolidKind const kind = street.kinds[hit.row];
     Solid<T> const& s = street.solids[hit.row];
     bool const moves = kind.owner + 1 < street.owners;
-    Line<T> const line = moves ? seen_from(street, slot, kind.owner, ray) : ray;
+    CastRay<T> const line = moves ? in_owner_frame(street, slot, kind.owner, ray) : ray;
     Vec3<T> const at = line.o + hit.t * line.d;
     T const* const frame = &s.frame[0][0];
-    Vec3<T> const own = turned(frame, 4, at) + Vec3<T>{s.frame[0][3], s.frame[1][3], s.frame[2][3]};
-    Vec3<T> const n = own_normal(s, !kind.faces, hit.face, own);
+    Vec3<T> const own = rotate(frame, 4, at) + Vec3<T>{s.frame[0][3], s.frame[1][3], s.frame[2][3]};
+    Vec3<T> const n = normal_in_owner_frame(s, !kind.faces, hit.face, own);
     T const* const r = street.owner_rotations + 9 * (slot * street.owners + kind.owner);
-    Vec3<T> const normal = moves ? turned(r, 3, n) : n;
+    Vec3<T> const normal = moves ? rotate(r, 3, n) : n;
     T const cosine = smaller(larger(-dot(normal, ray.d), T(1e-3)), T(1));
     return {hit.t,
             ray.d,
             ray.o + hit.t * ray.d,
             normal,
             own,
-            turned(frame, 4, n),
-            turned(frame, 4, line.d),
+            rotate(frame, 4, n),
+            rotate(frame, 4, line.d),
             vec(s.half),
             vec(s.colour),
             vec(s.trim),

@@ -174,7 +174,7 @@ def test_the_limit_is_what_rounding_does_twice() -> None:
     draws = [of(1.003), of(1.006), of(1.001)]  # of the first: 1.002; rounding 0.004 / 1.002
     found = compared({"a": of(1.002), "b": of(1.0079), "c": of(1.0081)}, draws, of(1), 1e-3)
     assert found["rounding"]["d scales"] == pytest.approx(0.004 / 1.002)
-    assert found["nudged"]["d scales"] == pytest.approx(0.006)
+    assert found["perturbed"]["d scales"] == pytest.approx(0.006)
     assert found["limit"] == pytest.approx({"colour": 1e-3, "d scales": 0.008 / 1.002})
     assert [row["distance"]["d scales"] for row in found["rows"].values()] == pytest.approx([0.002, 0.0079, 0.0081])
     assert [row["status"] for row in found["rows"].values()] == [
@@ -203,7 +203,7 @@ def test_kernels_are_close(name: str, sensor: str, workloads: dict[str, Workload
 
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_a_wrong_gradient_is_seen(sensor: str, workloads: dict[str, Workload]) -> None:
-    """Even when the only set has it, whose nudged means have it, too."""
+    """Even when the only set has it, whose perturbed means have it, too."""
     view = bench_view(workloads["random"], sensor, {"": spoiled(stages_with("", CPU))}, ARGUMENTS)
     assert view["rows"]["own"]["status"] == "too far from float64: d scales 1.0e-02 (limit 1.0e-03)"
 

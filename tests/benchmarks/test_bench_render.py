@@ -13,7 +13,7 @@ from splat_scenes import in_frustum, make_camera_view, make_gaussians, to_float3
 
 from benchmarks.render import bench_render
 from benchmarks.render.bench_render import main, measure
-from benchmarks.render.contenders import Own, difference, nudged, stages_with
+from benchmarks.render.contenders import Own, difference, perturbed, stages_with
 from benchmarks.render.pair_counts import summed
 from benchmarks.render.peer import Gsplat, conic_counts, pair_list, standing
 from benchmarks.render.workload import SIZES, Size, random
@@ -95,11 +95,11 @@ def test_a_disagreement_is_seen(sensor: str) -> None:
 
 def test_means_move_by_one_float_each() -> None:
     own = Own(stages_with("", CPU), random(SIZES["small"], 0, 50, CPU), "camera")
-    g, other = own.gaussians, nudged(own.gaussians, 1)
+    g, other = own.gaussians, perturbed(own.gaussians, 1)
     means, moved = g.whole().means.detach(), other.whole().means
     assert bool((moved != means).all()) and bool((moved > means).any()) and bool((moved < means).any())
     torch.testing.assert_close(moved, means, rtol=2.0**-22, atol=1e-30)
-    assert torch.equal(other.scales, g.scales) and not torch.equal(nudged(g, 2).whole().means, moved)
+    assert torch.equal(other.scales, g.scales) and not torch.equal(perturbed(g, 2).whole().means, moved)
 
 
 def test_one_that_disagrees_is_not_timed(

@@ -95,15 +95,17 @@ def compare(scene: Scene, views: list[View], stages: Stages, **how: Any) -> Lear
 
 
 @pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("nudged", [False, True])
+@pytest.mark.parametrize("with_pose_delta", [False, True])
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("sensor", SENSORS)
-def test_views_of_one_launch(sensor: str, n: int, nudged: bool, stored: bool, device: torch.device) -> None:
+def test_views_of_one_launch(sensor: str, n: int, with_pose_delta: bool, stored: bool, device: torch.device) -> None:
     """One view, too: its gradients go through the same epilogue."""
     views = views_of(sensor, n, device)
     scene, stages = with_own_opacities(scene_for(views[0], 200, device)), stages_for(device)
-    expected = by_one_pass(stages, stored, scene, views, nudged=nudged)
-    assert_learned_alike(by_one_pass(stages, stored, scene, views, by=launch_views, nudged=nudged), expected)
+    expected = by_one_pass(stages, stored, scene, views, with_pose_delta=with_pose_delta)
+    assert_learned_alike(
+        by_one_pass(stages, stored, scene, views, by=launch_views, with_pose_delta=with_pose_delta), expected
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -158,16 +160,16 @@ def test_nothing_moves_or_everything(sensors: str, actors: float, device: torch.
 def test_sensors_whose_poses_are_corrected(sensors: str, own: bool, device: torch.device) -> None:
     views = views_for(VIEWS[sensors], device)
     scene = scene_of(views, VIEWS[sensors], 300, device)
-    found = compare(with_own_opacities(scene) if own else scene, views, stages_for(device), nudged=True)
-    assert all(bool(found.gradients[f"nudge {k}"].any()) for k in range(len(views)))
+    found = compare(with_own_opacities(scene) if own else scene, views, stages_for(device), with_pose_delta=True)
+    assert all(bool(found.gradients[f"pose delta {k}"].any()) for k in range(len(views)))
 
 
-@pytest.mark.parametrize("nudged", [False, True])
+@pytest.mark.parametrize("with_pose_delta", [False, True])
 @pytest.mark.parametrize("sensors", VIEWS)
-def test_no_gaussians(sensors: str, nudged: bool, device: torch.device) -> None:
+def test_no_gaussians(sensors: str, with_pose_delta: bool, device: torch.device) -> None:
     views = views_for(VIEWS[sensors], device)
     scene = scene_for(views[0], 0, device, actors=0.0)
-    compare(scene, views, stages_for(device), nudged=nudged)
+    compare(scene, views, stages_for(device), with_pose_delta=with_pose_delta)
     compare(with_own_opacities(scene), views, stages_for(device))
 
 
@@ -274,7 +276,7 @@ def test_what_hinders_is_said_once(
 # ---- the operators
 
 
-def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: bool) -> tuple[Any, ...]:
+def arguments_of(device: torch.device, n: int, stored: bool, own: bool, with_pose_delta: bool) -> tuple[Any, ...]:
     """Of an image and a sweep; half move."""
     seed = torch.Generator().manual_seed(n)
     made = lambda *shape: torch.rand(shape, generator=seed).to(device)  # noqa: E731
@@ -289,7 +291,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     given_moved = [*(t[0] for t in moved[:3]), *4 * [None], made(3, 4)]
     asked = [True, True, True, True, own and not stored, True]
     columns = (3 if own else 2) if stored else 0
-    kinds = [False, True], [False, True], [nudged, nudged]
+    kinds = [False, True], [False, True], [with_pose_delta, with_pose_delta]
     return scene, moved, rows, [one.clone() for one in result], *kinds, given, given_moved, asked, columns
 
 
@@ -301,13 +303,13 @@ def test_rotations_get_what_views_give_of_them(n: int, device: torch.device) -> 
     assert not found[0].any() and found[1].equal(args[8][7])
 
 
-@pytest.mark.parametrize("nudged", [False, True])
+@pytest.mark.parametrize("with_pose_delta", [False, True])
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("n", [0, 20])
-def test_torch_s_own_checks(n: int, stored: bool, own: bool, nudged: bool, device: torch.device) -> None:
+def test_torch_s_own_checks(n: int, stored: bool, own: bool, with_pose_delta: bool, device: torch.device) -> None:
     """Rows of what moves are not written, so that outputs of two calls need not be equal."""
-    args = arguments_of(device, n, stored, own, nudged)
+    args = arguments_of(device, n, stored, own, with_pose_delta)
     check_schema(torch.ops.nurec_lite.gaussian_backward.default, args)
 
 

@@ -124,8 +124,8 @@ def test_sweeps_of_a_lidar_without_rows(device: torch.device) -> None:
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_sensors_whose_poses_are_corrected(sensor: str, device: torch.device) -> None:
     views = views_of(sensor, 3, device)
-    found, _ = compare(scene_for(views[0], 200, device), views, stages_for(device), nudged=True)
-    assert all(bool(found.gradients[f"nudge {k}"].any()) for k in range(3))
+    found, _ = compare(scene_for(views[0], 200, device), views, stages_for(device), with_pose_delta=True)
+    assert all(bool(found.gradients[f"pose delta {k}"].any()) for k in range(3))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 4), (33, 5)], ids=str)

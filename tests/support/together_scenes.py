@@ -57,7 +57,7 @@ def learn(
     scene: Scene,
     views: Sequence[View],
     weights: Sequence[dict[str, Tensor]] | None = None,  # of outputs; None: random ones
-    nudged: bool = False,
+    with_pose_delta: bool = False,
     distance: bool = True,  # whether anything depends on it
 ) -> Learned:
     """Parameters -> collect -> render -> weighted sum -> backward."""
@@ -67,10 +67,10 @@ def learn(
         gaussians=replace(scene.gaussians, **{k: leaves[k] for k in Gaussians.trained()}),
         **{k: leaves[k] for k in ("sky", "track_translations", "track_quaternions")},
     )
-    if nudged:
-        nudges = [torch.zeros(6, device=v.T_world_sensor_start.device, requires_grad=True) for v in views]
-        views = [replace(view, pose_delta=pose_delta) for view, pose_delta in zip(views, nudges, strict=True)]
-        leaves |= {f"nudge {k}": pose_delta for k, pose_delta in enumerate(nudges)}
+    if with_pose_delta:
+        pose_deltas = [torch.zeros(6, device=v.T_world_sensor_start.device, requires_grad=True) for v in views]
+        views = [replace(view, pose_delta=pose_delta) for view, pose_delta in zip(views, pose_deltas, strict=True)]
+        leaves |= {f"pose delta {k}": pose_delta for k, pose_delta in enumerate(pose_deltas)}
     for _ in range(2):  # once more, as then it is known which Gaussians stand still
         gathered = stages.render.gather(stages, scene, views)
     found = render(stages, scene, views, gathered.gaussians)

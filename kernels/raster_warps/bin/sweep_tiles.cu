@@ -95,11 +95,11 @@ __global__ void fill_warp_tiles_kernel(Sweeps sweeps, int64_t n, uint32_t const*
 }
 
 // Bounds bands from the bounds of their warp tiles. A warp takes a band.
-__global__ void bound_bands_kernel(int const* first, float const* of_bundles, float* heights) {
+__global__ void bound_bands_kernel(int const* first, float const* of_tiles, float* heights) {
     int const band = int(blockIdx.x);
     float least = 1e30f, most = -1e30f;
     for (int k = first[band] + int(threadIdx.x); k < first[band + 1]; k += 32)
-        least = smaller(least, of_bundles[2 * k]), most = larger(most, of_bundles[2 * k + 1]);
+        least = smaller(least, of_tiles[2 * k]), most = larger(most, of_tiles[2 * k + 1]);
     least = -warp_max(-least), most = warp_max(most);
     if (threadIdx.x == 0) heights[2 * band] = least, heights[2 * band + 1] = most;
 }

@@ -35,8 +35,8 @@ struct Segments {
     float* rows;     // [N, gaussian_row_floats] of Gaussians
 };
 
-constexpr int64_t max_segments(int64_t n_entries, int64_t n_bundles, int64_t length) {
-    return n_entries / length + n_bundles;
+constexpr int64_t max_segments(int64_t n_entries, int64_t n_tiles, int64_t length) {
+    return n_entries / length + n_tiles;
 }
 
 // Packs the rows [N] of the Gaussians of `p`.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rays of the simulator meet its solids, in the precision of the world: float32 for images, float64 for ranges.
+"""Ray casting against the simulator's solids, in the precision of the world: float32 for images, float64 for ranges.
 
-Rays come in bundles of neighbours; a bundle looks only at the solids with bounding spheres in its cone.
+Rays come in packets of neighbours; a packet is tested only against the solids whose bounding spheres meet its cone.
 Letters: P solids (row 0 is the ground), K owners (moving cars, and last the world itself), T times,
-S bundles of r rays, n of whatever is selected.
+S packets of r rays, n selected rows.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.capture.simulate.bundles import Bundles, Spheres
+from nurec_lite.capture.simulate.packets import RayPackets, Spheres
 from nurec_lite.capture.simulate.solids import FACES, Material, Solid
 
-NEAR = 0.05  # metres; nothing nearer is seen
-FAR = 2000.0  # metres; ground beyond counts as sky
+MIN_RANGE_M = 0.05  # a ray hits nothing nearer
+MAX_GROUND_M = 2000.0  # ground beyond counts as sky
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class World:
 
 @dataclass(frozen=True)
 class Rays:
-    """S bundles of r rays in the world, and the poses of the owners at the T times at which rays are cast."""
+    """S packets of r rays in the world, and the poses of the owners at the T times at which rays are cast."""
 
     origins: Tensor  # [S, r, 3]
     directions: Tensor  # [S, r, 3] unit
-    slots: Tensor  # [S, r] int64, which of the T times
+    slots: Tensor  # [S, r] int64 index of the time, below T
     rotations: Tensor  # [T, K, 3, 3] world from owner
     positions: Tensor  # [T, K, 3]
 
@@ -52,23 +52,23 @@ class Rays:
         origins, directions, rotations, positions = (x.to(dtype) for x in tensors)
         return Rays(origins, directions, self.slots, rotations, positions)
 
-    def select(self, bundles: Tensor) -> "Rays":
-        kept = (self.origins[bundles], self.directions[bundles], self.slots[bundles])
+    def select(self, packets: Tensor) -> "Rays":
+        kept = (self.origins[packets], self.directions[packets], self.slots[packets])
         return Rays(*kept, self.rotations, self.positions)
 
-    def seen_from(self, owner: int) -> tuple[Tensor, Tensor]:  # origins, directions [S, r, 3] in the owner's frame
+    def in_owner_frame(self, owner: int) -> tuple[Tensor, Tensor]:  # origins, directions [S, r, 3] in the owner's frame
         if owner == self.rotations.shape[1] - 1:
             return self.origins, self.directions
         rotation = self.rotations[self.slots, owner]
         shifted = self.origins - self.positions[self.slots, owner]
-        return _turn_back(rotation, shifted), _turn_back(rotation, self.directions)
+        return _rotate_back(rotation, shifted), _rotate_back(rotation, self.directions)
 
 
-def _turn_back(rotation: Tensor, v: Tensor) -> Tensor:  # [..., 3, 3], [..., 3] -> R^T v
+def _rotate_back(rotation: Tensor, v: Tensor) -> Tensor:  # [..., 3, 3], [..., 3] -> R^T v
     return (rotation * v[..., :, None]).sum(-2)
 
 
-def _turn(rotation: Tensor, v: Tensor) -> Tensor:  # [..., 3, 3], [..., 3] -> R v
+def _rotate(rotation: Tensor, v: Tensor) -> Tensor:  # [..., 3, 3], [..., 3] -> R v
     return (rotation * v[..., None, :]).sum(-1)
 
 
@@ -136,107 +136,107 @@ def build_world(
 
 
 def _hull_distances(
-    planes: Tensor,  # [m, L, FACES, 4] L hulls a bundle
+    planes: Tensor,  # [m, L, FACES, 4] L hulls a packet
     origins: Tensor,  # [m, 1, r, 3]
     directions: Tensor,  # [m, 1, r, 3]
-) -> Tensor:  # [m, L, r] metres to where a ray enters, infinite where it does not
-    """A ray is in a hull from the last plane that it enters by to the first that it leaves by (Kay, Kajiya 1986)."""
+) -> Tensor:  # [m, L, r] metres to the ray's entry; infinite if it misses
+    """Slab test: the ray is inside from the last plane that it enters to the first that it leaves (Kay, Kajiya 1986)."""
     normals = planes[..., :3].transpose(-1, -2)
     speed = directions @ normals
     speed = torch.where(speed.abs() < 1e-12, 1e-12, speed)
     t = (planes[..., None, :, 3] - origins @ normals) / speed
     enter = torch.where(speed < 0, t, -torch.inf).amax(-1)
     leave = torch.where(speed > 0, t, torch.inf).amin(-1)
-    return torch.where((enter < leave) & (enter > NEAR), enter, torch.inf)
+    return torch.where((enter < leave) & (enter > MIN_RANGE_M), enter, torch.inf)
 
 
 def _ball_distances(
-    scaled: Tensor,  # [m, L, 3, 4] L ellipsoids a bundle: frames in units of their radii, so that they are unit spheres
+    scaled: Tensor,  # [m, L, 3, 4] L ellipsoids a packet: frames in units of their radii, so that they are unit spheres
     origins: Tensor,  # [m, 1, r, 3]
     directions: Tensor,  # [m, 1, r, 3]
 ) -> Tensor:  # [m, L, r]
-    """The point of the ray that is nearest to the centre is found first, for precision."""
-    turned = scaled[..., :3].transpose(-1, -2)
-    d = directions @ turned
-    o = origins @ turned + scaled[..., None, :, 3]
+    """Computes the ray's nearest point to the centre first, for precision."""
+    rotated = scaled[..., :3].transpose(-1, -2)
+    d = directions @ rotated
+    o = origins @ rotated + scaled[..., None, :, 3]
     square = d.square().sum(-1)
     middle = -(o * d).sum(-1) / square
-    room = 1 - (o + middle[..., None] * d).square().sum(-1)
-    t = middle - (room.clamp(min=0) / square).sqrt()
-    return torch.where((room > 0) & (t > NEAR), t, torch.inf)
+    discriminant = 1 - (o + middle[..., None] * d).square().sum(-1)
+    t = middle - (discriminant.clamp(min=0) / square).sqrt()
+    return torch.where((discriminant > 0) & (t > MIN_RANGE_M), t, torch.inf)
 
 
-def _meet(
-    tables: Tensor,  # [n, ...] what `distances` needs of n solids
-    pairs: tuple[Tensor, Tensor],  # of bundles with these, at least one
+def _nearest_hits(
+    tables: Tensor,  # [n, ...] the first argument of `distances` for n solids
+    pairs: tuple[Tensor, Tensor],  # of packets with these, at least one
     distances: Callable[[Tensor, Tensor, Tensor], Tensor],
     origins: Tensor,  # [S, r, 3]
     directions: Tensor,  # [S, r, 3]
 ) -> tuple[
     Tensor, Tensor, Tensor
-]:  # the bundles with pairs, and of their nearest: distance [., r], number of the solid [., r]
-    """Meets rays with solids in rounds: a bundle takes part until its list ends; the fewer take part, the more solids
-    in a round."""
-    bundles, row_of, counts = pairs[0].unique_consecutive(return_inverse=True, return_counts=True)
+]:  # the packets with pairs; of their nearest hits the distance [., r] and the number of the solid [., r]
+    """Tests rays against solids in rounds. A packet takes part until its list ends; the fewer packets are left, the more
+    solids a round has."""
+    packets, row_of, counts = pairs[0].unique_consecutive(return_inverse=True, return_counts=True)
     counts, order = counts.sort(descending=True, stable=True)
     longest = int(counts[0])
     n_left = (counts[None, :] > torch.arange(longest, device=counts.device)[:, None]).sum(1).tolist()
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
-    row, bundles = place[row_of], bundles[order]
+    row, packets = place[row_of], packets[order]
     starts = counts[place].cumsum(0) - counts[place]
     slot = torch.arange(len(row), device=row.device) - starts[row_of]
-    lists = torch.zeros(len(bundles), longest, dtype=torch.int64, device=row.device)
-    valid = torch.zeros(len(bundles), longest, dtype=torch.bool, device=row.device)
+    lists = torch.zeros(len(packets), longest, dtype=torch.int64, device=row.device)
+    valid = torch.zeros(len(packets), longest, dtype=torch.bool, device=row.device)
     lists[row, slot], valid[row, slot] = pairs[1], True
-    o, d = origins[bundles, None], directions[bundles, None]
+    o, d = origins[packets, None], directions[packets, None]
     best = torch.full_like(o[:, 0, :, 0], torch.inf)
     found = torch.full_like(best, -1, dtype=torch.int64)
-    turn = 0
-    while turn < longest:
-        m = n_left[turn]
-        which = lists[:m, turn : turn + max(1, len(bundles) // m)]
-        shown = valid[:m, turn : turn + which.shape[1], None]  # beyond the end of a list there is nothing
+    first = 0
+    while first < longest:
+        m = n_left[first]
+        which = lists[:m, first : first + max(1, len(packets) // m)]
+        shown = valid[:m, first : first + which.shape[1], None]  # False beyond the end of a list
         t, nearest = torch.where(shown, distances(tables[which], o[:m], d[:m]), torch.inf).min(dim=1)
         found[:m] = torch.where(t < best[:m], which.gather(1, nearest), found[:m])
         best[:m] = torch.minimum(best[:m], t)
-        turn += which.shape[1]
-    return bundles, best, found
+        first += which.shape[1]
+    return packets, best, found
 
 
 def cast(
     world: World,
     rays: Rays,
-    parallel: bool = False,  # the rays of a bundle are nearly parallel: towards the sun
+    parallel: bool = False,  # the rays of a packet are nearly parallel: towards the sun
 ) -> tuple[Tensor, Tensor]:  # distance [S, r] in metres (infinite: sky), row of the solid [S, r] (-1: sky)
     descent = -rays.directions[..., 2]
     ground = torch.where(descent > 1e-9, rays.origins[..., 2] / descent.clamp(min=1e-9), torch.inf)
-    best = torch.where((ground > NEAR) & (ground < FAR), ground, torch.inf)
+    best = torch.where((ground > MIN_RANGE_M) & (ground < MAX_GROUND_M), ground, torch.inf)
     row = torch.where(best < torch.inf, 0, -1)
-    scaled, every = world.from_owner / world.half[:, :, None], Bundles.of(rays.origins, rays.directions, parallel)
+    scaled, every = world.from_owner / world.half[:, :, None], RayPackets.of(rays.origins, rays.directions, parallel)
     for owner, (hulls, balls) in enumerate(world.groups):
-        some = None if owner == len(world.groups) - 1 else _near(world, rays, owner, every)
+        some = None if owner == len(world.groups) - 1 else _near_car(world, rays, owner, every)
         if some is not None and not len(some):
             continue
-        origins, directions = (rays if some is None else rays.select(some)).seen_from(owner)
-        bundles = every if some is None else Bundles.of(origins, directions, parallel)
+        origins, directions = (rays if some is None else rays.select(some)).in_owner_frame(owner)
+        packets = every if some is None else RayPackets.of(origins, directions, parallel)
         for rows, table, distances in ((hulls, world.planes, _hull_distances), (balls, scaled, _ball_distances)):
-            pairs = bundles.pairs(Spheres(world.centres[rows], world.reach[rows]))
+            pairs = packets.pairs(Spheres(world.centres[rows], world.reach[rows]))
             if not len(pairs[0]):
                 continue
-            here, t, which = _meet(table[rows], pairs, distances, origins, directions)
+            here, t, which = _nearest_hits(table[rows], pairs, distances, origins, directions)
             here = here if some is None else some[here]
             row[here] = torch.where(t < best[here], rows[which], row[here])
             best[here] = torch.minimum(best[here], t)
     return best, row
 
 
-def _near(world: World, rays: Rays, owner: int, bundles: Bundles) -> Tensor:
-    """Numbers of the bundles that may meet a car: the sphere that holds it at all times."""
+def _near_car(world: World, rays: Rays, owner: int, packets: RayPackets) -> Tensor:
+    """Returns the numbers of the packets that may hit a car, tested by the sphere that holds it at all times."""
     rows, places = torch.cat(world.groups[owner]), rays.positions[:, owner]
     middle = places.mean(0)
     reach = (world.centres[rows].norm(dim=1) + world.reach[rows]).amax() + (places - middle).norm(dim=1).amax()
-    return bundles.pairs(Spheres(middle[None], reach[None] + 0.01))[0]
+    return packets.pairs(Spheres(middle[None], reach[None] + 0.01))[0]
 
 
 @dataclass(frozen=True)
@@ -289,20 +289,20 @@ def surface(
     distance: Tensor,  # [S, r]
     row: Tensor,  # [S, r]
     spread: float,  # radians between neighbouring rays
-) -> tuple[Tensor, Surface]:  # [S, r] bool, which rays hit something (n of them), what they hit
+) -> tuple[Tensor, Surface]:  # [S, r] bool: the n rays that hit; their hits
     hit = row >= 0
     row, t = row[hit], distance[hit]
     owner, slot = world.owner[row], rays.slots[hit]
     rotation, position = rays.rotations[slot, owner], rays.positions[slot, owner]
     d_world = rays.directions[hit]
-    origin, d = _turn_back(rotation, rays.origins[hit] - position), _turn_back(rotation, d_world)
+    origin, d = _rotate_back(rotation, rays.origins[hit] - position), _rotate_back(rotation, d_world)
     frame, half, at = world.from_owner[row], world.half[row], origin + t[:, None] * d
-    own = _turn(frame[:, :, :3], at) + frame[:, :, 3]
-    ball = _turn_back(frame[:, :, :3], F.normalize(own / half.square(), dim=1))
+    own = _rotate(frame[:, :, :3], at) + frame[:, :, 3]
+    ball = _rotate_back(frame[:, :, :3], F.normalize(own / half.square(), dim=1))
     normal = torch.where((world.faces[row] == 0)[:, None], ball, _hull_normals(world.planes[row], origin, d))
     return hit, Surface(
         distance=t, direction=d_world, point=rays.origins[hit] + t[:, None] * d_world,
-        normal=_turn(rotation, normal), local=own, local_normal=_turn(frame[:, :, :3], normal),
-        local_direction=_turn(frame[:, :, :3], d), half=half, material=world.material[row],
+        normal=_rotate(rotation, normal), local=own, local_normal=_rotate(frame[:, :, :3], normal),
+        local_direction=_rotate(frame[:, :, :3], d), half=half, material=world.material[row],
         colour=world.colour[row], trim=world.trim[row], row=row, spread=t.new_tensor(spread),
     )  # fmt: skip

@@ -26,7 +26,7 @@ from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_multi
 from nurec_lite.geometry.tracks import interpolate
 
 _CHUNK = {"cpu": 2**16, "cuda": 2**23}  # rays cast together: this bounds the memory
-_SIDE = 8  # pixels (or rays of a sweep) along either side of a bundle
+_SIDE = 8  # pixels (or rays of a sweep) along either side of a packet
 _IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET, _DRIFT = 101, 102, 103, 104, 105, 106  # keys of the random fields
 
 # Sensors and their motion
@@ -100,8 +100,8 @@ class Moving:
         directions: Tensor,  # [S, r, 3] unit, sensor frame
         slots: Tensor,  # [S, r] which of the T times
     ) -> Rays:
-        turned = (self.rotation[slots] * directions[..., None, :]).sum(-1)
-        return Rays(self.position[slots], turned, slots, self.owner_rotations, self.owner_positions)
+        rotated = (self.rotation[slots] * directions[..., None, :]).sum(-1)
+        return Rays(self.position[slots], rotated, slots, self.owner_rotations, self.owner_positions)
 
     def tables(self, dtype: torch.dtype) -> list[Tensor]:
         """The `motion` of the kernels."""
@@ -109,20 +109,20 @@ class Moving:
         return [self.rotation.contiguous(), self.position.contiguous(), *owners]
 
 
-def over_bundles(
+def over_packets(
     height: int,
     width: int,
     device: torch.device,
     look: Callable[[Tensor, Tensor], Tensor],  # rows and columns [s, _SIDE^2] -> values [s, _SIDE^2, C]
     rays: int = 1,  # that `look` casts for a place of the grid
 ) -> Tensor:  # [height, width, C]
-    """A grid is cut into squares, a bundle each; those that reach over its edge repeat the last row or column."""
-    chunk = max(1, _CHUNK[device.type] // (rays * _SIDE**2))  # bundles looked at together
+    """Cuts a grid into squares, one a packet. Squares that reach over its edge repeat the last row or column."""
+    chunk = max(1, _CHUNK[device.type] // (rays * _SIDE**2))  # packets of a chunk
     down, across = math.ceil(height / _SIDE), math.ceil(width / _SIDE)
-    bundle = torch.arange(down * across, device=device)[:, None]
+    packet = torch.arange(down * across, device=device)[:, None]
     inner = torch.arange(_SIDE**2, device=device)
-    rows = (bundle // across * _SIDE + inner // _SIDE).clamp(max=height - 1)
-    columns = (bundle % across * _SIDE + inner % _SIDE).clamp(max=width - 1)
+    rows = (packet // across * _SIDE + inner // _SIDE).clamp(max=height - 1)
+    columns = (packet % across * _SIDE + inner % _SIDE).clamp(max=width - 1)
     values = torch.cat([look(r, c) for r, c in zip(rows.split(chunk), columns.split(chunk), strict=True)])
     squares = values.view(down, across, _SIDE, _SIDE, -1).transpose(1, 2)
     return squares.reshape(down * _SIDE, across * _SIDE, -1)[:height, :width]
@@ -226,7 +226,7 @@ class Drive:
             rays = motion.rays(pixel_rays(camera, rows, columns, samples), slots).to(torch.float32)
             return self._radiance(rays, 1 / (camera.fx * samples)).clamp(0, 1).unflatten(1, (-1, samples**2)).mean(2)
 
-        picture = over_bundles(camera.height, camera.width, self.device, look, samples**2)
+        picture = over_packets(camera.height, camera.width, self.device, look, samples**2)
         picture = with_bonnet(picture, self.config.bonnet) if self.config.bonnet else picture
         return self._expose(picture, camera_index, index).cpu()
 
@@ -297,7 +297,7 @@ class Drive:
             rays = motion.rays(pixel_rays(camera, rows, columns, 1), pixel_lines(camera, rows, columns))
             return cast(world, rays)[0][..., None]
 
-        return over_bundles(camera.height, camera.width, self.device, look)[..., 0].cpu()
+        return over_packets(camera.height, camera.width, self.device, look)[..., 0].cpu()
 
     # Lidar
 
@@ -320,7 +320,7 @@ class Drive:
             slots = torch.arange(config.azimuth_steps, device=self.device).repeat_interleave(config.beams)
             echoes = self._echoes(motion, exact.view(-1, 3), slots)
         else:
-            echoes = over_bundles(config.azimuth_steps, config.beams, self.device, look)
+            echoes = over_packets(config.azimuth_steps, config.beams, self.device, look)
         times = (span[0] + columns / config.rate_hz).repeat_interleave(config.beams)
         rings = torch.arange(config.beams).repeat(config.azimuth_steps)
         return self._received(directions.reshape(-1, 3), echoes.reshape(-1, 2), times, rings, index)
@@ -339,7 +339,7 @@ class Drive:
         if self.kernels:
             echoes = self._echoes(motion, exact, torch.arange(count, device=self.device))
         else:
-            echoes = over_bundles(math.ceil(count / _SIDE), _SIDE, self.device, look).reshape(-1, 2)[:count]
+            echoes = over_packets(math.ceil(count / _SIDE), _SIDE, self.device, look).reshape(-1, 2)[:count]
         times = span[0] + rays.fractions / config.rate_hz
         rings = bands_of(self.lidar, rays.directions)
         return self._received(rays.directions, echoes[order.argsort().to(self.device)], times, rings, index)

@@ -14,9 +14,9 @@ from torch import Tensor
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.simulate import simulate, simulate_depth
 from nurec_lite.capture.simulate.__main__ import main
-from nurec_lite.capture.simulate.bundles import Bundles, Spheres
 from nurec_lite.capture.simulate.drive import Drive, exposure
 from nurec_lite.capture.simulate.noise import band, pulses
+from nurec_lite.capture.simulate.packets import RayPackets, Spheres
 from nurec_lite.capture.simulate.world import PATTERNS, ROLLING, SimulationConfig
 from nurec_lite.capture.types import Capture, CaptureError, Frame, ImageFrame
 from nurec_lite.geometry.camera import pixel_directions, shutter_fraction
@@ -355,15 +355,15 @@ def test_a_drive_that_cannot_be_is_a_sentence(
 
 
 def test_no_solid_that_a_ray_meets_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bundles look only at solids near their rays: images and sweeps are those of rays that look at all."""
+    """Packets are tested only against solids near their rays: images and sweeps equal those of tests against all solids."""
     config = replace(SMALL, moving_cars=4, width=64, height=40)
     few = Drive(config, "cpu", kernels=False)
     found = few.image(0, 1), few.sweep(1)
 
-    def all_pairs(self: Bundles, spheres: Spheres) -> tuple[Tensor, Tensor]:
+    def all_pairs(self: RayPackets, spheres: Spheres) -> tuple[Tensor, Tensor]:
         return torch.cartesian_prod(torch.arange(self.count), torch.arange(len(spheres.reach))).unbind(1)
 
-    monkeypatch.setattr(Bundles, "pairs", all_pairs)
+    monkeypatch.setattr(RayPackets, "pairs", all_pairs)
     every = Drive(config, "cpu", kernels=False)
     assert torch.equal(found[0], every.image(0, 1)) and torch.equal(found[1].ranges, every.sweep(1).ranges)
 
