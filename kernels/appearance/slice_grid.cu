@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(THREADS) slice_image_backward_kernel(GridImage
     store3(d.image, i, sliced_backward(in.grid, in.shape, in.cell(i, colour), colour, load3(d.sliced, i)));
 }
 
-// A pixel of the tile with what the sums need: 9 numbers, so that as many blocks as there are run at once.
+// The values of a pixel that the sums read: 9 numbers, few enough that all blocks run at once.
 struct TilePixel {
     Vec3<float> place;        // across, down and over luminance, in cells
     Vec3<float> colour, got;  // none beyond the image's border

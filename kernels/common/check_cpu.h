@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether arrays hold what the drivers may be given: a pass over each, at the speed of memory.
+// Checks the values of arrays before a driver reads them: one pass over each array, at the speed of memory.
 #pragma once
 
 #include <cstdint>

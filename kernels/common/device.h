@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-struct CUstream_st;  // what CUDA's cudaStream_t points to
+struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace nurec::cuda {
 

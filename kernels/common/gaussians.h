@@ -20,7 +20,7 @@ struct Gaussians {
     float const* velocities;    // [A, 3] metres a second
     float const* scales;        // [N, 3] metres
     float const* opacities;     // [N]
-    Vec3<float> const* centre;  // metres: of the view, what means are taken relative to when they are read
+    Vec3<float> const* centre;  // metres: the view's centre; means are read relative to it
 };
 
 // The same arrays of dL/d(parameter).

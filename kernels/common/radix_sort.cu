@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Radix sort with one sweep a digit (Adinets and Merrill 2022, Onesweep: a faster least significant digit radix sort),
-// for the one to a few million pairs of a view. So few keep a GPU waiting more than moving: here tiles are short, each
-// looks back at several tiles at once, and all passes share one run of zeros. What CUB's has not: the number of pairs
-// stays on the device, and the first pass leaves out unwanted pairs instead of sorting them to the end.
+// for the one to a few million pairs of a view. With so few pairs latency dominates, so tiles are short, each looks
+// back at several tiles at once, and all passes share one launch that zeroes. Unlike CUB's sort, the number of pairs
+// stays on the device, and the first pass drops unwanted pairs instead of sorting them to the end.
 #include <algorithm>
 
 #include "launch.cuh"

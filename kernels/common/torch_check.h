@@ -22,7 +22,7 @@ using MaybeTensor = std::optional<at::Tensor>;
 
 constexpr int64_t MAX_SIDE = 1 << 16;  // of an image or of a grid: products of two stay far from overflowing
 
-constexpr int64_t MAX_CAPACITY = int64_t(1) << 30;  // entries of a view's lists: what can be sorted
+constexpr int64_t MAX_CAPACITY = int64_t(1) << 30;  // entries of a view's lists that the sort can take
 
 // Tensors that come as one list: which they are is said where it is taken apart, once for each kind of list.
 inline void check_group(at::TensorList group, char const* name, std::size_t n, char const* fields) {

@@ -75,7 +75,7 @@ TORCH_LIBRARY(nurec_lite, m) {
         "Tensor needed)");
     // The same for training (raster_warps/views/train.h), also for several cameras with images of one size, which
     // bring their pixels each. `targets` and `length` as in render_segments; `capacity`: for entries, -1: as many as
-    // there are; `depth_bits` as in project. `needed` [V]: entries by view, with a sum of at least what all need. The
+    // there are; `depth_bits` as in project. `needed` [V]: entries by view, with a sum of at least the need of all. The
     // outputs after it are for the backward pass.
     m.def(
         "render_views_train(Tensor[] scene, Tensor views, Tensor[] rays, Tensor targets, int[] size, int columns, "
@@ -137,8 +137,8 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "image_loss_backward(Tensor rendered, Tensor target, float ssim_weight, Tensor slopes, Tensor d_loss) "
         "-> Tensor");
-    // Means over lidar rays, of what range and intensity miss where something returned, and of the surprise by the
-    // drop; `counts` [2] are for the backward pass.
+    // Means over lidar rays: errors of range and intensity where something returned, and the cross entropy of the
+    // drop. `counts` [2] are for the backward pass.
     m.def(
         "lidar_loss(Tensor distance, Tensor features, Tensor transmittance, Tensor ranges, Tensor intensities, "
         "Tensor returned, Tensor? counted, bool aimed) -> (Tensor range, Tensor intensity, Tensor drop, Tensor "
@@ -210,10 +210,10 @@ TORCH_LIBRARY(nurec_lite, m) {
     // the present `numbers`, 64 at most, into `numbers_at`.
     m.def(
         "multi_tensor_copy(Tensor(a!)[] into, Tensor[] values, Tensor(b!)? numbers_at=None, float[] numbers=[]) -> ()");
-    // The simulator's street (simulate/street.h): what cameras and lidars see of it. `world`: solids, kinds, boxes,
+    // The simulator's street (simulate/street.h), as cameras and lidars see it. `world`: solids, kinds, boxes,
     // nodes, order, cars, reach; `motion`: rotations and positions of the sensor at S times, then those of owners.
-    // `slots` [n]: which time. `tone` [8]: gains, offsets and noise as floats, hash; `first`: number of the first
-    // pixel.
+    // `slots` [n]: index of the time. `tone` [8]: gains, offsets and noise as floats, hash; `first`: number of the
+    // first pixel.
     m.def(
         "simulate_pixels(Tensor[] world, Tensor[] motion, Tensor directions, Tensor slots, float spread, int seed, "
         "Tensor tone, int first) -> Tensor");

@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(COLUMNS, BLOCKS_PER_SM)
     sums[block] = all_apart, sums[blocks + block] = all_similar;
 }
 
-// One block adds up what the others found, in an order that never changes.
+// One block adds up the sums of all blocks, in a fixed order.
 __global__ void __launch_bounds__(THREADS)
     sum_image_loss_kernel(ImagePair in, float const* sums, int64_t blocks, float* loss) {
     __shared__ double parts[2][THREADS];

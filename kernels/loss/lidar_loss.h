@@ -11,9 +11,9 @@ namespace nurec {
 // Rays as rendered and as measured.
 struct LidarRays {
     int64_t n;                   // R
-    float const* distance;       // [R] metres; of rays that are aimed, what they miss the range by
-    float const* features;       // [R, 2] intensity, and probability that what is met returns nothing
-    float const* transmittance;  // [R] what passes through never returns
+    float const* distance;       // [R] metres; of rays with targets, the range residual
+    float const* features;       // [R, 2] intensity, and probability that the surface returns nothing
+    float const* transmittance;  // [R] light that passes through never returns
     float const* ranges;         // [R] metres
     float const* intensities;    // [R]
     bool const* returned;        // [R] others have neither range nor intensity
@@ -21,7 +21,7 @@ struct LidarRays {
     bool aimed;
 };
 
-constexpr int SUMS = 5;  // of what range, intensity and drop miss, of rays that returned and of rays that count
+constexpr int SUMS = 5;  // errors of range, intensity and drop; numbers of rays that returned, and of rays that count
 
 struct LidarTerms {
     float *range, *intensity, *drop;  // [] each

@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-constexpr int TERMS = 3;  // of opacity, of scale, and of what ties both opacities
+constexpr int TERMS = 3;  // opacity, scale, and the tie of both opacities
 
 struct RegularisedGaussians {
     int64_t n;

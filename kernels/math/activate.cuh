@@ -37,13 +37,13 @@ NUREC_FN T tie_slope(T a, T b) {
 
 constexpr double DEAD = 0.005;  // opacity below which a Gaussian counts as dead
 
-// WarpCounts of the noise that a Gaussian of this opacity takes (3DGS-MCMC, Kheradmand et al. 2024, equation 10).
+// Share of the noise that a Gaussian of this opacity takes (3DGS-MCMC, Kheradmand et al. 2024, equation 10).
 template <class T>
 NUREC_FN T restless(T opacity) {
     return sigmoid(100 * (T(DEAD) - opacity));
 }
 
-// R(q / |q|) v: what is v in the Gaussian's own axes.
+// R(q / |q|) v: a vector v of the Gaussian's own axes, in the axes of its node.
 template <class T>
 NUREC_FN Vec3<T> turned(Quat<T> q, Vec3<T> v) {
     return quat_rotate(normalized(q), v);

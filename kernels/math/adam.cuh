@@ -11,7 +11,7 @@ namespace nurec {
 
 template <class T>
 struct AdamBetas {
-    T first, second;            // what the moments keep
+    T first, second;            // shares of the moments that an update keeps
     T first_gain, second_gain;  // 1 less these, rounded once
     T epsilon;
 };

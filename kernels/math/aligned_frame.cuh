@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Gaussian as all rays of one view meet it, its frame turned so that most products of the response vanish.
+// A Gaussian in a frame that is rotated once a view, so that most products of the response vanish for all its rays.
 //
 // D2 and t do not change when g and e are turned together (gaussian.cuh), so Q M may stand for M. Q's first axis points
 // along the g of a ray from the middle of the view, its second to where g drifts. Rays of a sensor that moves at
@@ -7,8 +7,8 @@
 //     g = (g0 + dt g1, dt g2, 0)      e = M d      t = -(g . e) / |e|^2 u      p = g + t e / u
 //     c = g_x e_y - g_y e_x      |g x e|^2 = e_z^2 |g|^2 + c^2
 //     p = (e_y c + g_x e_z^2, g_y e_z^2 - e_x c, -(g . e) e_z) / |e|^2
-// g is kept times 1 / u = sqrt(k log2(e) / 2), so that alpha = min(0.99, 2^(log2(o) - |g x e|^2 / |e|^2)). Nothing
-// cancels but in c, and there only what the sensor has moved. A ray takes 27 operations, without motion 16, where
+// g is kept times 1 / u = sqrt(k log2(e) / 2), so that alpha = min(0.99, 2^(log2(o) - |g x e|^2 / |e|^2)). Only
+// c cancels, by the motion of the sensor alone. A ray takes 27 operations, without motion 16, where
 // gaussian.cuh takes 37 and 34.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace nurec {
 
 constexpr double LN2 = 0.69314718055994531;
-constexpr float SHORT = 1e-6f;  // of what lies across an axis: less says nothing about its direction
+constexpr float SHORT = 1e-6f;  // length across an axis, below which its direction is undefined
 
 template <class T, bool MOVING>
 struct Drift {
@@ -42,7 +42,7 @@ struct Alignment {
     T unit;
 };
 
-// The frame as a sensor sees it from the middle of its way, what that drifts by in its own.
+// The frame relative to the sensor in mid-view, and its drift in its own axes.
 template <class T>
 NUREC_FN Frame<T> relative_to_sensor(Trajectory<T> const& path, Frame<T> const& f) {
     Vec3<T> const middle = T(0.5) * (path.start + path.end);
@@ -130,7 +130,7 @@ NUREC_FN RayMoments<T> aligned_ray_moments(Vec2<T> g, Vec3<T> e, T inverse, T un
     return {p, hp - c * e, -c * p, d_peak};
 }
 
-// To the axes and units of the frame that was turned: Q^T A Q of what is symmetric, Q^T a of vectors.
+// Back to the axes and units before the rotation: Q^T A Q of a symmetric matrix, Q^T a of a vector.
 template <class T>
 NUREC_FN Moments<T> unalign(Alignment<T> const& turn, T opacity, Moments<T> const& m) {
     Mat3<T> const A = {{m.xx, m.xy, m.xz}, {m.xy, m.yy, m.yz}, {m.xz, m.yz, m.zz}};

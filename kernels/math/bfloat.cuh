@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bfloat16, the upper half of a float, and rounding to it by chance: up or down, so that the mean is the number itself
-// (Gupta et al., "Deep Learning with Limited Numerical Precision", 2015, section 3). What changes by less than half a
-// unit in the last place would never change if it were rounded to the nearest.
+// (Gupta et al., "Deep Learning with Limited Numerical Precision", 2015, section 3). With
+// rounding to the nearest, a number that changes by less than half a unit in the last place would never change.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ NUREC_FN float widened(BFloat x) {
     return out;
 }
 
-// The 16 lower bits of `draw` are the chance. What a bfloat16 can be stays what it is. Above the largest one, which
-// would become infinite, numbers are cut off.
+// The 16 lower bits of `draw` are the chance. A number that a bfloat16 can hold stays. Numbers above the largest
+// bfloat16, which would become infinite, are clamped to it.
 NUREC_FN BFloat rounded(float x, uint32_t draw) {
     constexpr uint32_t LARGEST = 0x7f7f0000, INFINITE = 0x7f800000, QUIET = 0x400000;
     uint32_t bits;

@@ -24,12 +24,12 @@ struct GridStep {
     bool inside;    // the place may go both ways
 };
 
-// `place` counts cells; beyond the ends they stay what they are.
+// `place` counts cells; beyond the ends it is clamped.
 template <class T>
 NUREC_FN GridStep<T> grid_step(T place, int cells) {
     T const last = T(cells - 1);
     bool const inside = place > 0 && place < last;
-    T const kept = place > 0 ? (place < last ? place : last) : T(0);  // what is no number becomes 0
+    T const kept = place > 0 ? (place < last ? place : last) : T(0);  // NaN becomes 0
     int const floored = int(kept), low = floored < cells - 1 ? floored : (cells > 1 ? cells - 2 : 0);
     return {low, cells > 1 ? 1 : 0, kept - T(low), inside};
 }

@@ -14,7 +14,8 @@ NUREC_FN bool reaches(T alpha, T t) {
     return (alpha >= T(ALPHA_MIN)) & (t >= T(NEAR));
 }
 
-// One Gaussian against the state of a ray: its weight, 0 if it is skipped or ends the ray. `T_` becomes what passes on.
+// Blends one Gaussian into a ray: returns its weight, 0 if it is skipped or ends the ray, and updates the
+// transmittance `T_`.
 template <class T>
 NUREC_FN T blend_weight(T alpha, T t, T& T_, bool& open) {
     bool const seen = open & reaches(alpha, t);
@@ -27,7 +28,7 @@ NUREC_FN T blend_weight(T alpha, T t, T& T_, bool& open) {
 }
 
 // dL/d(alpha_i) = T_i s_i - behind_i / (1 - alpha_i), with s_i = dL/d(w_i) and behind_i = sum_{j > i} w_j s_j + T_end
-// dL/d(T_end): what lies behind is known from the outputs of the forward pass, less what has been passed on the way.
+// dL/d(T_end). The sum behind is known: the outputs of the forward pass minus the Gaussians already passed.
 template <class T>
 NUREC_FN T blend_backward(T alpha, T weight, T T_before, T s, T& behind) {
     behind = behind - weight * s;

@@ -12,7 +12,7 @@ namespace nurec {
 template <class T>
 struct Conic {
     T xx, xy, yy, x, y, one;    // q = xx x^2 + 2 xy x y + yy y^2 + 2 x x + 2 y y + one
-    T ahead, ahead_x, ahead_y;  // what lies behind the camera has ahead + ahead_x x + ahead_y y < 0
+    T ahead, ahead_x, ahead_y;  // points behind the camera have ahead + ahead_x x + ahead_y y < 0
 };
 
 // Motion, over the view in the sensor's frame, of a point with velocity v past a sensor; the sensor's rotation is left
@@ -23,9 +23,9 @@ NUREC_FN Vec3<T> moves_past(Motion<T> const& motion, Vec3<T> v, T fraction) {
     return motion.of_direction(motion.seconds * v - way).at(fraction);
 }
 
-// Pixels from `corner` on, of `size` at most; rays that are read between two fractions of the view. Lenses that bend
-// are not known here. |g x e|^2 is a small difference of large squares where a Gaussian is thin and far for its
-// thickness, as what lies on a road is: T should be double.
+// Pixels from `corner` on, of `size` at most; rays that are read between two fractions of the view. Lenses with
+// distortion are not known here. |g x e|^2 is a small difference of large squares where a Gaussian is thin and far for
+// its thickness, as on a road: T should be double.
 template <class T>
 NUREC_FN Conic<T> conic_of(View<T> const& view, Vec3<T> mean, Quat<T> q, Vec3<T> s, Vec3<T> v, T reach, Vec2<T> corner,
                            Vec2<T> size, Interval<T> when) {
@@ -93,8 +93,8 @@ NUREC_FN Interval<T> least_within(Conic<T> const& q, T y0, T y1) {
     return at >= low && at <= high ? Interval<T>{-far, far} : Interval<T>{1, -1};
 }
 
-// Columns of a conic with bounded rows, such as an ellipse: those of the first row and the last, and what reaches
-// farther between them.
+// Columns of a conic with bounded rows, such as an ellipse: those of the first row and the last, and the points
+// between that reach farther.
 template <class T>
 NUREC_FN Interval<T> inside(Conic<T> const& q, Interval<T> first, Interval<T> last, T y0, T y1) {
     Interval<T> all = joined(first, last);

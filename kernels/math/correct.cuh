@@ -22,7 +22,7 @@ NUREC_FN Between<T> between_knots(double first, double spacing, int n, double mo
     return {k, T(place - k)};
 }
 
-// A rotation vector in radians and a translation in metres, in the axes of what is corrected.
+// A rotation vector in radians and a translation in metres, in the axes of the corrected sensor.
 template <class T>
 struct Correction {
     Vec3<T> turn, shift;
@@ -47,7 +47,7 @@ NUREC_FN Correction<T> drifted(Correction<T> c, Correction<T> velocity, T second
     return {c.turn + seconds * velocity.turn, c.shift + seconds * velocity.shift};
 }
 
-// dL/d(seconds); dL/d(the correction) is that of what it became.
+// dL/d(seconds). dL/d(the correction) equals that of the moved correction.
 template <class T>
 NUREC_FN T drifted_backward(Correction<T> velocity, Correction<T> d) {
     return dot(velocity.turn, d.turn) + dot(velocity.shift, d.shift);

@@ -6,7 +6,7 @@
 
 namespace nurec {
 
-// R S: what turns a unit sphere into the Gaussian.
+// R S: maps a unit sphere to the Gaussian.
 template <class T>
 NUREC_FN Mat3<T> scaled_axes(Mat3<T> const& R, Vec3<T> s) {
     return {{R.r0.x * s.x, R.r0.y * s.y, R.r0.z * s.z},

@@ -25,7 +25,7 @@ NUREC_FN uint32_t depth_key(float a) {
 NUREC_FN uint32_t short_depth_key(float a, int bits) {
     constexpr int ONE = 127 << 23, FIRST = ONE - (4 << 23), LAST = ONE + (12 << 23) - 1, KNOWN = 27;  // as floats' bits
     int number;
-    memcpy(&number, &a, sizeof(number));  // of what is negative, negative
+    memcpy(&number, &a, sizeof(number));  // negative for a negative distance
     number = number < FIRST ? FIRST : number > LAST ? LAST : number;
     return uint32_t(number - FIRST) >> (KNOWN - bits);
 }

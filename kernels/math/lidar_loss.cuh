@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rendered lidar ray costs by whether it returned; nurec_lite/training/losses.py is the specification.
+// The loss of a rendered lidar ray that returned or did not. nurec_lite/training/losses.py is the specification.
 #pragma once
 
 #include "vec.cuh"
@@ -8,9 +8,8 @@ namespace nurec {
 
 constexpr double SURE = 1e-6;  // a probability is at least so far from 0 and from 1
 
-// -log of the probability of what happened, by `drop`, the probability that nothing returns: binary cross entropy. It
-// is the probability of what happened that is clamped, since the one near 1 has fewer digits. What is no number stays
-// so.
+// Binary cross entropy: -log of the probability of the outcome, by `drop`, the probability that nothing returns. The
+// outcome's own probability is clamped, since a probability near 1 has fewer digits. NaN stays NaN.
 template <class T>
 NUREC_FN T drop_cross_entropy(T drop, bool returned) {
     T const p = returned ? 1 - drop : drop;

@@ -62,7 +62,7 @@ NUREC_FN T clamped(T a, T least, T most) {
     return a < least ? least : a > most ? most : a;
 }
 
-// Before the sigmoid. Copies of what some sensor sees best are not dead at once.
+// Before the sigmoid. Copies of a Gaussian that some sensor sees well are not dead at once.
 template <class T>
 NUREC_FN T copy_logit(T opacity, bool greatest) {
     T const own = clamped(opacity, greatest ? T(DEAD) : T(UNSEEN), T(COPY_MOST));

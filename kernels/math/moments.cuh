@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rays tell of a Gaussian, added up as moments in its own frame: fewer numbers than the gradient of its `Frame`.
+// A Gaussian's gradient, summed over rays as moments in its own frame: fewer numbers than the gradient of its `Frame`.
 //
 // D2 and t do not change when g and e are turned together, so the loss depends on M by M^T M alone and dL/dM M^T is
 // symmetric: six numbers instead of nine. With p = g + t e = e x (g x e) / |e|^2, where the ray passes the mean,

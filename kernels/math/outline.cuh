@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in an image the rays lie that may meet a Gaussian: within an ellipse, so that of a row of pixels they are an
-// interval. (Rays nearer to a Gaussian's own plane: conic.cuh.)
+// The rays of an image that may hit a Gaussian lie within an ellipse, so those of a row of pixels are an interval.
+// (Rays nearer to a Gaussian's own plane: conic.cuh.)
 //
 // Seen along z, in axes sheared so that z goes through the mean c, an ellipsoid of second moments T touches the rays
 // with |S^-1/2 (x - m)| = 1,
 //     m = -(T_xz, T_yz) / w     S = m m^T + T / w     w = c_z^2 - T_zz
 // in x / z and y / z from the mean's: the dual of the cone of tangents is T - c c^T, and nothing cancels. A row that is
-// read later sees it moved by the speed of its image, so that the ellipse of all rows is sheared. What neither says,
-// lenses that bend and views that turn, goes into `spare`.
+// read later sees it moved by the speed of its image, so that the ellipse of all rows is sheared. The rest,
+// distortion of lenses and rotation of views, goes into `spare`.
 #pragma once
 
 #include "project.cuh"
@@ -28,7 +28,7 @@ struct alignas(16) Outline {
     T slope;           // du/dv of the middles of its rows
     T width;           // half of it, of the row of its middle
     T margin;          // by which it may be larger on any side
-    T known;           // 0: it is no ellipse, or moves too much to tell
+    T known;           // 0: no ellipse, or too much motion
 };
 
 // Columns that the outline may reach in the rows from `top` to `bottom`.
@@ -46,7 +46,7 @@ NUREC_FN Interval<T> columns_within(Outline<T> const& o, T top, T bottom) {
 // A Gaussian in a sensor's frame, which turns and moves.
 template <class T>
 struct GaussianInSensor {
-    Vec3<T> c, change;  // metres: its mean at `fraction`, and what that changes by over the view
+    Vec3<T> c, change;  // metres: its mean at `fraction`, and the change of that over the view
     Mat3<T> axes;       // rows, unit
     T fraction;         // of the view
 };
@@ -155,7 +155,7 @@ template <class T>
 NUREC_FN Outline<T> upright(ProjectedEllipse<T> const& a, T margin, bool known) {
     T const least = T(1e-6);  // so that there is something to divide by
     T const uu = a.S.xx + least, vv = a.S.yy + least, slope = a.S.xy / vv, side = sqrt(uu);
-    T const width = sqrt(larger(uu - a.S.xy * slope, T(0))) + T(5e-4) * side;  // what rounding may take
+    T const width = sqrt(larger(uu - a.S.xy * slope, T(0))) + T(5e-4) * side;  // for rounding
     return {a.at.x, a.at.y, sqrt(vv), a.S.xy / side, slope, width, margin, T(known)};
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gaussians that neighbouring rays (a warp tile) may meet: a bound, for lists that hold no others.
+// A bound on the Gaussians that the rays of a warp tile may hit; lists hold no others.
 //
 // The rays of a warp tile lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their
-// delays within `tau` of dt + x w: a lidar moves while it turns. Of a Gaussian in the frame that is turned to the
-// sensor (aligned_frame.cuh), g = (g0 + delay g1, delay g2, 0) and e(x, y) = M (c + x a + y b): a ray meets it if |g x
-// e| <= R |e|, where R^2 = log2(255 o). Squared, both sides are quadratic forms of x and y. Along x, g moves by x h,
-// which the left side has as x h x e + h x a / 2; what h has to do with a and b beyond that is added to the right side.
-// What is left of delays moves g by tau |drift| at most.
+// delays within `tau` of dt + x w: a lidar moves while it turns. A Gaussian in the
+// aligned frame (aligned_frame.cuh) has g = (g0 + delay g1, delay g2, 0) and e(x, y) = M (c + x a + y b): a ray hits it
+// if |g x e| <= R |e|, where R^2 = log2(255 o). Squared, both sides are quadratic forms of x and y. Along x, g moves by
+// x h, which the left side has as x h x e + h x a / 2; the remaining products of h with a and b are added to the right
+// side. The rest of the delays moves g by tau |drift| at most.
 #pragma once
 
 #include "aligned_frame.cuh"
@@ -37,7 +37,7 @@ struct Form {
 
     NUREC_FN T at(T v) const { return one + v * (2 * y + v * yy); }  // with x = 0
     NUREC_FN T slope(T v) const { return x + v * xy; }
-    NUREC_FN T sum() const { return one + xx + yy; }  // what is added up is never more than three times as much
+    NUREC_FN T sum() const { return one + xx + yy; }  // at least a third of the sum of magnitudes
 };
 
 template <class T>
@@ -68,7 +68,7 @@ NUREC_FN GroupTest<T> group_test(AlignedFrame<T, true> const& f, RayPyramid<T> c
     Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b, ha = level_cross(h, a), hb = level_cross(h, b);
     Vec3<T> const middle = level_cross(g, e) + T(0.5) * ha;  // x^2 is 1/2 or nearly
     Form<T> const E = form_of(e, a, b), D = form_of(middle, level_cross(g, a) + level_cross(h, e), level_cross(g, b));
-    T const slack = rays.tau * sqrt(dot(drift, drift)) + T(2e-6) * sqrt(dot(g, g));  // the second is what rounding does
+    T const slack = rays.tau * sqrt(dot(drift, drift)) + T(2e-6) * sqrt(dot(g, g));  // the second term covers rounding
     T const least = larger(f.log_opacity + T(LOG2_255), T(0)) + T(4e-6), R = sqrt(least) + slack;
     T const wide = sqrt(E.xx), high = sqrt(E.yy), along = sqrt(dot(h, h));
     T const ahead = -dot(g, {e.x, e.y}) + fabs(dot(g, {a.x, a.y})) + fabs(dot(g, {b.x, b.y})) +

@@ -61,7 +61,7 @@ struct Motion {
 // `Motion::at` of one point at many fractions.
 template <class T>
 struct Moving {
-    Course<T> place, drift;  // without its velocity, and what that adds over the view
+    Course<T> place, drift;  // without its velocity, and the motion that the velocity adds over the view
 
     NUREC_FN Vec3<T> at(T fraction) const { return place.at(fraction) + (fraction - T(0.5)) * drift.at(fraction); }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colour by direction in real spherical harmonics of degree 0 to 3 (Sloan, "Efficient Spherical Harmonic Evaluation",
 // JCGT 2013), with the signs of 3D Gaussian Splatting, and its derivatives; nurec_lite/geometry/harmonics.py is the
-// specification. S coefficients: 1, 4, 9 or 16. Derivatives are those of the polynomials as they stand: what points
-// along the direction vanishes where the direction is made of unit length.
+// specification. S coefficients: 1, 4, 9 or 16. Derivatives are those of the polynomials as they stand: the part
+// along the direction vanishes where the direction is normalised.
 #pragma once
 
 #include "vec.cuh"
@@ -59,8 +59,8 @@ NUREC_FN Vec3<T> sh_basis_backward(Vec3<T> d, T const (&g)[S]) {
     return sum;
 }
 
-// Colour before it is clamped: 0.5 + sum of coefficients `sh` [S, 3] times basis. Here and below, what is called `sh`
-// is an array or what can be read like one.
+// Colour before it is clamped: 0.5 + sum of coefficients `sh` [S, 3] times basis. Here and below `sh` is an array, or
+// an object with the same subscripts.
 template <int S, class T, class Numbers>
 NUREC_FN Vec3<T> sh_sum(Numbers const& sh, T const (&b)[S]) {
     Vec3<T> c = {T(0.5), T(0.5), T(0.5)};

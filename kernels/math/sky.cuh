@@ -23,7 +23,7 @@ struct SkyPlace {
     NUREC_FN T weight(int corner) const { return (corner & 1 ? across : 1 - across) * (corner & 2 ? down : 1 - down); }
 };
 
-// To [low, high]; what is no number becomes low.
+// Clamps to [low, high]; NaN becomes low.
 template <class T>
 NUREC_FN T within(T a, T low, T high) {
     return smaller(larger(a, low), high);

@@ -42,7 +42,7 @@ template <class T>
 NUREC_FN Ssim<T> ssim_of(SsimMoments<T> const& m) {
     T const light = 1 / ((m.u * m.u + m.v * m.v) / 2 + T(SSIM_C1)), apart = m.vv - m.v * m.v;
     T const spread = 1 / ((m.uu - m.u * m.u + apart) / 2 + T(SSIM_C2));
-    T const darker = m.v * m.v * light, other = apart * spread;  // what luminance and structure lack of 1
+    T const darker = m.v * m.v * light, other = apart * spread;  // 1 minus luminance, 1 minus structure
     T const luminance = 1 - darker, structure = 1 - other, both = m.u + m.v;
     T const mean = structure * light * (darker * both - 2 * m.v) - luminance * spread * (other * both - 2 * m.v);
     return {luminance * structure, mean, luminance * other * spread, luminance * (other - 2) * spread};

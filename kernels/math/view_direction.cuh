@@ -6,7 +6,7 @@
 
 namespace nurec {
 
-constexpr double MIN_EYE_DISTANCE = 1e-12;  // metres: what is nearer is divided by this
+constexpr double MIN_EYE_DISTANCE = 1e-12;  // metres: smaller distances are divided by this
 
 // Unit vector from the eye to a mean at `r` from it.
 template <class T>

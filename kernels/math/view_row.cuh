@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels read of a view: one row of numbers in the memory of their device, so that what was queued once sees the
-// view that lies there when it runs. nurec_lite/splat/view_row.py fills it by the names below.
+// A view as kernels read it: one row of numbers in device memory, so that a captured kernel reads the view that lies
+// there when it runs. nurec_lite/splat/view_row.py fills it by the names below.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ template <class T>
 struct ViewRow {
     View<T> view;
     Trajectory<T> path;
-    Vec3<T> centre;  // metres, in the world: what the other numbers are relative to
+    Vec3<T> centre;  // metres, in the world: origin of the other numbers
     Lens<T> lens;    // of a camera with a lens that CameraModel does not have, else zeros
 };
 

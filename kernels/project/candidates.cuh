@@ -11,7 +11,7 @@
 namespace nurec::cuda {
 
 constexpr float ANGLE_MARGIN = 1e-5f;   // radians: angles are rounded
-constexpr float HEIGHT_MARGIN = 0.05f;  // of what lies between bounds: they are those of a few points
+constexpr float HEIGHT_MARGIN = 0.05f;  // share of the distance between bounds, which come from a few points
 
 struct TileRun {  // of warp tiles
     int begin, end;
@@ -124,7 +124,7 @@ __device__ inline int count_wrapped(WarpTiles const& b, Candidates& c) {
     return n;
 }
 
-// Counts the candidates of a lidar, and stores in `c` what locates each of them later.
+// Counts the candidates of a lidar, and stores their location in `c`.
 __device__ inline int count_candidates(WarpTiles const& b, Candidates& c) {
     if (c.row1 < c.row0) return 0;
     return is_unwrapped(c) ? count_unwrapped(b, c) : count_wrapped(b, c);

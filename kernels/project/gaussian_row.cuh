@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a ray reads of a Gaussian: its aligned frame (math/aligned_frame.cuh) and its features.
+// A Gaussian as rays read it: its aligned frame (math/aligned_frame.cuh) and its features.
 #pragma once
 
 #include "../common/gaussians.cuh"

@@ -47,7 +47,7 @@ namespace cuda {
 
 struct Visibility {
     uint8_t* visible;       // [N]
-    uint32_t* keys;         // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
+    uint32_t* keys;         // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) for hidden Gaussians
     Bounds<float>* bounds;  // [N]; null where candidates are asked for
     int bits;               // of a key
     float* shapes;          // [N, shape_floats] tests of exact lists; null: not needed

@@ -27,13 +27,13 @@ template <class N>
 struct OneRay {
     Ray<float> ray;
     float features[N::FEATURES], distance;  // dL/d(output)
-    float behind, T;                        // what lies behind the blended Gaussians, and the transmittance
+    float behind, T;                        // the sum behind the blended Gaussians, and the transmittance
     bool open;
     Vec3<float> d_direction, d_origin;
     RangeTarget<float> target;
 };
 
-// dL/dw and dL/dt of what a ray adds up of distances; `d` is dL/d(the sum). A camera's rays have no targets.
+// dL/dw and dL/dt of a ray's sum of distances; `d` is dL/d(the sum). A camera's rays have no targets.
 template <class N>
 __device__ float distance_slope(float d, RangeTarget<float> target, float t) {
     return N::DISTANCE ? d * (N::FEATURES == 2 ? range_residual(t, target) : t) : 0.f;

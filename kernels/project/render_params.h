@@ -32,7 +32,7 @@ struct RenderParams {
 // The backward pass only reads them, and has no need of the median.
 struct RenderOutputs {
     float* features;       // [R, C] sum of w times feature
-    float* distance;       // [R] sum of w t, or of w times what t misses the target by
+    float* distance;       // [R] sum of w t; with targets, of w times the range residual
     float* transmittance;  // [R]
     float* median;         // [R] t at which T crosses 0.5, 0 where it does not
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::render and ::render_backward take and give on either device.
+// Arguments and outputs of nurec_lite::render and ::render_backward, on either device.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -92,7 +92,7 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
             in.visible.size(0) ? in.visible.const_data_ptr<uint8_t>() : nullptr};
 }
 
-// ---- what the forward pass gives
+// ---- outputs of the forward pass
 
 using Blended = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // out, distance, transmittance, median
 

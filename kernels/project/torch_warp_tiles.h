@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators that list warp tiles check.
+// Checks of the operators that list warp tiles.
 #pragma once
 
 #include "../common/torch_cells.h"

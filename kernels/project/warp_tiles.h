@@ -48,11 +48,11 @@ struct WarpTiles {
     int64_t const* rays;  // [A, 32], -1 where a warp tile has fewer
     bool is_camera;
     int columns, rows, width,
-        height;            // of an image's grid; pixels of a warp tile. What completes super-tiles has no rays
-    Cells cells;           // of a lidar; their columns do not matter
-    int const* first;      // [B + 1] first warp tile of a band
-    int const* bins;       // [B, AZIMUTH_BINS, 2] for each bin of azimuth: the first warp tile that reaches
-                           // beyond its begin, and the first that begins beyond its end
+        height;        // of an image's grid; pixels of a warp tile. Warp tiles that complete super-tiles have no rays
+    Cells cells;       // of a lidar; their columns do not matter
+    int const* first;  // [B + 1] first warp tile of a band
+    int const* bins;   // [B, AZIMUTH_BINS, 2] for each bin of azimuth: the first warp tile that reaches
+                       // beyond its begin, and the first that begins beyond its end
     float const* heights;  // [B, 2] radians of elevation between which a band's rays lie
 
     constexpr int64_t lists() const { return n * lists_per_tile(is_camera); }
@@ -75,9 +75,9 @@ struct BinParams {
     WarpTiles warp_tiles;
     float const* directions;  // [R, 3] unit
     float const* delays;      // [R] seconds after the Gaussians' time
-    bool exact;               // lists leave out what no ray of the warp tile meets, though the bounds touch it
+    bool exact;           // lists leave out Gaussians that no ray of the warp tile hits, though their bounds touch it
     float const* shapes;  // [N, shape_floats] of the V, as nurec_lite::project returns them, without index [V]; null
-                          // where lists are not exact. Of a lidar they are what its rays read
+                          // where lists are not exact. Rays of a lidar read them
     View<float> const* view;  // of a camera
 };
 
@@ -101,8 +101,8 @@ struct GroupedRays {
 
 void group_sweep_rays(Sweeps const& sweeps, GroupedRays const& out, Queue const& queue);
 
-// The candidates of a Gaussian: what its bounds touch. Of an image a rectangle of warp tiles; of a lidar some bands of
-// elevation and an interval of azimuth. A row is a row of the image's grid or a band of the lidar.
+// The candidates of a Gaussian: the warp tiles that its bounds touch. In an image they are a rectangle; in a sweep some
+// bands of elevation and an interval of azimuth. A row is a row of the image's grid or a band of the lidar.
 struct alignas(16) Candidates {
     int row0, row1;       // inclusive
     float from, to;       // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
@@ -114,8 +114,8 @@ struct alignas(16) Candidates {
 constexpr int ROW_ENDS = 8;
 constexpr uint32_t COUNT_OVERFLOW = 0xffff;
 
-// The rows of an image's warp tiles that a Gaussian may hit, and what tells the columns of each row: all columns; its
-// outline, in pixels from the first warp tile; or spans that were found row by row.
+// The rows of an image's warp tiles that a Gaussian may hit, and the columns of each row: all columns; those of its
+// outline, in pixels from the first warp tile; or spans, row by row.
 struct alignas(16) ImageRows {
     enum Kind : uint32_t { BOX, ELLIPSE, MAX_NEAR_PLANE_SPANS } kind;
     int super_tiles;                      // of the views before

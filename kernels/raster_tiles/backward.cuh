@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass in memory that is there: what render_backward.cu picks among.
+// The backward passes that render_backward.cu chooses from. Their memory is allocated.
 #pragma once
 
 #include "rows.cuh"

@@ -38,7 +38,7 @@ constexpr Bounds BOUNDED[] = {
     {128, 6, 1, 1},   // with more gradients: 80 registers
 };
 
-// shared_memory: 10 KB a block instead of 21. Not staged are indices (only what contributes needs them), gradients
+// shared_memory: 10 KB a block instead of 21. Not staged are indices (only contributing rows need them), gradients
 // (they stay in registers until a warp has added them up) and rays (each belongs to one thread).
 constexpr Staging HALF = {128, false};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen rays side by side, and one Gaussian against all of them: what the compiler turns into vector instructions.
+// Sixteen rays side by side, and one Gaussian against all of them, in loops that the compiler vectorises.
 #pragma once
 
 #include "../common/gaussians_cpu.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients, front to back once more: what lies behind a Gaussian is known from the forward pass, less what has been
+// Gradients, front to back: the sum behind a Gaussian is the output of the forward pass minus the Gaussians already
 // passed. Every thread adds up gradients in a table of its own and takes the same tiles each time, so results are
 // bitwise repeatable.
 #include <cstddef>

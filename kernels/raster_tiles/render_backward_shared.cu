@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // renderBackward_kernel serves both sensors, as NVIDIA's Nsight post on NuRec describes its starting point: the sensor
-// is a run-time branch, so registers and shared memory are what the larger of the two needs. The option split_backward
+// is a run-time branch, so registers and shared memory are those of the larger of the two. The option split_backward
 // takes it apart.
 //
-// Front to back once more: what lies behind a Gaussian is known from the forward pass, less what has been passed on the
-// way. A Gaussian's gradient is added up over a warp's rays by shuffles, then over warps and tiles by atomics.
+// Front to back: the sum behind a Gaussian is the output of the forward pass minus the Gaussians already passed. A
+// Gaussian's gradient is added up over a warp's rays by shuffles, then over warps and tiles by atomics.
 #include "../common/warp.cuh"
 #include "backward.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-struct Slopes {  // dL/d(output) of one ray, and what lies behind
+struct Slopes {  // dL/d(output) of one ray, and the sum behind
     float features[MAX_FEATURES], distance, behind;
     float T = 1;
 };

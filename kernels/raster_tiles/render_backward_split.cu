@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around the split kernels: rows before them, and the way from moments to the Gaussians' parameters.
+// The kernels before and after the split ones: they pack rows, and turn moments into gradients of the parameters.
 #include "backward.cuh"
 
 namespace nurec::cuda {

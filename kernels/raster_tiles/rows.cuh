@@ -15,7 +15,7 @@ namespace nurec::cuda {
 
 constexpr int BATCH = 256;  // Gaussians that are staged together, one a thread
 
-struct alignas(16) Row {  // what rays need of a Gaussian, or the gradient of it
+struct alignas(16) Row {  // a Gaussian as rays read it, or the gradient of that
     Frame<float> frame;
     float opacity;
     float features[MAX_FEATURES];

@@ -185,8 +185,8 @@ dim3 grid_of(Staged const& p) {
 
 using Kernel = void (*)(Staged, RenderOutputs, GradSums);
 
-// Launches KERNEL; with half the staging it first asks, once a device, for as much of what L1 and shared memory have
-// together as shared memory can get.
+// Launches KERNEL; with half the staging it first asks, once a device, for the largest share of the common memory of
+// L1 and shared memory that shared memory can get.
 template <Kernel KERNEL, class L>
 void launch_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, cudaStream_t stream) {
     static std::atomic<uint64_t> asked{0};  // a bit a device

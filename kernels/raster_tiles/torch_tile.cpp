@@ -101,7 +101,7 @@ Tensor rays_of(cpu::TileLists const& lists) {
     return copied(lists.rays, at::kLong, {static_cast<int64_t>(lists.offsets.size()) - 1, lists.rays_per_tile});
 }
 
-// Cuts what does not fit, and fills what stays free with zeros; gives how many entries there were.
+// Cuts entries beyond the capacity, fills free places with zeros, and returns the number of entries before the cut.
 Tensor fit(cpu::TileLists& lists, int64_t capacity) {
     if (capacity < 0) return whole({});
     Tensor const needed = whole({static_cast<int64_t>(lists.gaussians.size())});

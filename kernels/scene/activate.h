@@ -27,7 +27,7 @@ struct Activations {
     float* lidar_opacities;  // [N]; null: C is 2
 };
 
-// Gradients of activations, and what they are made with. Null: nothing depends on it.
+// Gradients of activations, and the values that they are computed from. Null: nothing depends on it.
 struct ActivationGrads {
     int64_t n, columns;
     float const *quats, *d_quats;  // as stored
@@ -37,7 +37,7 @@ struct ActivationGrads {
     float const *lidar_opacities, *d_lidar_opacities;
 };
 
-// Gradients of what is stored. Null: it has none.
+// Gradients of stored parameters. Null: none.
 struct StoredGrads {
     float* quats;
     float* log_scales;

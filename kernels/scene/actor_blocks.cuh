@@ -133,7 +133,7 @@ __device__ inline MovingPose<float> find_pose(Actors const& in, int64_t track, i
     return pose_at(key_pose(in, keys.before), key_pose(in, keys.after), float(keys.fraction), float(keys.rate));
 }
 
-// ---- what is read, asked for ahead
+// ---- loads, issued ahead
 
 constexpr int64_t SECTOR_BYTES = 32;  // bytes that come from memory at once
 

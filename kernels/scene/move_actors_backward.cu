@@ -10,7 +10,7 @@ constexpr int BLOCKS_PER_SM = 7;  // blocks on a multiprocessor, 72 registers a 
 
 using Segments = float[WARPS][WARPS][POSE_FLOATS];  // by query and warp
 
-// Adds what a query's pose gets from the warp's rows.
+// Adds the gradients of the warp's rows to a query's pose.
 __device__ void add_sums(Segments& parts, int query, MovingPose<float> const& pose) {
     float values[POSE_FLOATS];
 #pragma unroll

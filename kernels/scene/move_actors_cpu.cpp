@@ -77,7 +77,7 @@ void move_block(Actors const& in, Poses const& poses, Block block, MovedActors c
     }
 }
 
-// Row i at all times; what its block's poses get is added to [Q] sums.
+// Row i at all times; adds the gradients of its block's poses to [Q] sums.
 void move_row_backward(Actors const& in, Poses const& poses, int64_t track, int64_t i, ActorGrads const& d,
                        MovingPose<float>* sums) {
     Vec3<float> const mean = load3(in.means, i);

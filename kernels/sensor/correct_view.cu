@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few hundred numbers: one block, in which one thread works out what the others copy or spread. What it replaces is
-// some hundred launches of tensors as small as these.
+// A few hundred numbers: one block, in which one thread computes the values that the others copy or spread. It replaces
+// some hundred launches on tensors as small as these.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "calibration.cuh"

@@ -31,7 +31,7 @@ struct Pass {
           draws(draws_of<M>(p.tensors[k], k)) {}
 };
 
-// Value i of the tensor. What stays is what its moments can be, so that rounding leaves it as it is.
+// Value i of the tensor. A kept moment is a number that its type holds, so that rounding leaves it as it is.
 template <bool TOUCHED_ONLY, class M>
 NUREC_FN void step_one(Pass<M> const& to, int64_t i, float gradient) {
     AdamValue<float> const was = {to.value[i], widened(to.first[i]), widened(to.second[i])};
@@ -43,7 +43,7 @@ NUREC_FN void step_one(Pass<M> const& to, int64_t i, float gradient) {
     keep(to.second[i], stays ? was.second : now.second, draw >> 16);
 }
 
-// Calls f with whether the tensor's values are left alone without a gradient, and what is made for its moments.
+// Calls f with two constants: whether values without a gradient stay, and the functor of the moments' type.
 template <class F>
 void with_kinds(AdamParams const& p, int k, Factors const& by, F const& f) {
     AdamTensor const& t = p.tensors[k];

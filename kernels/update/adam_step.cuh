@@ -77,7 +77,7 @@ __device__ void step_one(AdamTensor const& t, int64_t i, float gradient, AdamBet
     keep(firsts<M>(t)[i], first, draw), keep(seconds<M>(t)[i], second, draw >> 16);
 }
 
-// Four from value i on. What one of them keeps is what its moments can be, so that rounding leaves it as it is.
+// Four from value i on. A kept moment is a number that its type holds, so that rounding leaves it as it is.
 template <class M>
 __device__ void step_four(AdamTensor const& t, int64_t i, float4 g, AdamBetas<float> const& betas,
                           AdamFactors<float> const& by, uint32_t draws) {

@@ -69,7 +69,7 @@ CopyParams with_numbers(CopyArguments const& a) {
     return p;
 }
 
-// `launch` is called with what goes into one launch, until all is copied; the numbers are in the first.
+// Calls `launch` with the arguments of one launch, until all is copied; the numbers are in the first launch.
 template <class Launch>
 void copy_all_by(CopyArguments const& a, Launch const& launch) {
     CopyParams p = with_numbers(a);

@@ -77,7 +77,7 @@ struct EpilogueGrads {
     float* lidar_opacities;  // [N]; null, too, where they are a column of the next, and where they are the camera's
     float* lidar;            // [N, 2], or of logits [N, columns]
     float *moved_means, *moved_quats, *velocities;
-    float* rotations;   // [V, K, 4], which are what is given
+    float* rotations;   // [V, K, 4]; copies of the upstream gradients
     float* pose_grads;  // [V, 6]; null: there are none
 };
 

@@ -35,7 +35,7 @@ __device__ inline RayPyramid<float> pyramid_at(float4 const* bounds, uint32_t n,
     return warp_tile;
 }
 
-// Reads a row as vectors: most lanes read what their neighbours read.
+// Reads a row as vectors: most lanes read the same row as their neighbours.
 __device__ inline GaussianRow<true, 2> row_at(float const* rows, uint32_t gaussian) {
     constexpr unsigned VECTORS = sizeof(GaussianRow<true, 2>) / 16;
     GaussianRow<true, 2> row;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The candidates of one view, from what its projection leaves for each Gaussian: the outline of an image's Gaussians
+// The candidates of one view, from the results that its projection keeps for each Gaussian: the outline in an image
 // (../../project/visibility.cuh), or the candidates of a sweep's. ../views/many_views.cu does the same for a launch of
 // several views, which has no memory for that and makes it again for visible Gaussians. ../../README.md says why there
 // are two.

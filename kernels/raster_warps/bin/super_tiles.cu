@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns entries of super-tiles into lists. What is sorted is one entry for up to 16 lists of a super-tile. Then warps
+// Turns entries of super-tiles into lists. The sort sees one entry for up to 16 lists of a super-tile. Then warps
 // count chunks of sorted entries list by list, and write them to where their lists begin.
 #include "super_tiles.cuh"
 

@@ -9,8 +9,9 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int MAX_BLOCKS = 4096;               // of intersect_candidates_kernel at most
-constexpr int MAX_NEAR_PLANE_SPANS = 1 << 16;  // of Gaussians without an outline, besides one for each that is visible
+constexpr int MAX_BLOCKS = 4096;  // of intersect_candidates_kernel at most
+constexpr int MAX_NEAR_PLANE_SPANS =
+    1 << 16;  // of Gaussians without an outline, in addition to one for each visible one
 
 int64_t blocks_of_batches(int64_t batches) {
     return (batches + BLOCK_BATCHES - 1) / BLOCK_BATCHES;

@@ -3,8 +3,8 @@
 // has 32 rays of an image or 16 of a sweep, so a warp takes one list of an image or two of a sweep. Long lists are
 // split into segments of about equal length (as split-K splits a matrix product). All pointers are the device's.
 //
-// The rays of a segment start with the transmittance of all earlier segments: the product of what each one lets pass.
-// For lists with several segments these products are found first. Then all segments are blended independently, and
+// The rays of a segment start with the transmittance of all earlier segments: the product of their transmittances.
+// For lists with several segments these products are computed first. Then all segments are blended independently, and
 // their results are summed. The backward pass starts each segment where the forward pass did.
 //
 // Letters: N Gaussians, A lists, P rays of a list, S segments of all lists, L entries, C features: 3 of an image, 2 of

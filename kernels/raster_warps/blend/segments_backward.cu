@@ -25,7 +25,7 @@ struct Batch {
     PairStore<N> pairs;
 };
 
-// Returns the transmittance of the earlier segments, and subtracts their contributions from what lies behind.
+// Returns the transmittance of the earlier segments, and subtracts their contributions from the sum behind.
 template <class N>
 __device__ float start_segment(Segments const& segments, SegmentRange const& w, OneRay<N>& one) {
     constexpr int C = N::FEATURES;

@@ -132,7 +132,7 @@ __global__ void find_view_near_plane_spans_kernel(Views p, WarpTiles warp_tiles,
     }
 }
 
-// WarpTiles of a lidar that it may meet; what they are goes to `r`.
+// The number of a lidar's warp tiles that it may hit; writes them to `r`.
 __device__ int count_tiles_near(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
                                 WarpTiles const& warp_tiles, PackedRows const& out, int64_t r) {
     bool const there = r < visible_list.most && r < *visible_list.count;

@@ -13,7 +13,7 @@
 namespace nurec::cuda {
 
 // needed [V]: entries that each view's lists need; all lists need `most` [1]. If the lists had too little capacity,
-// each view gets an equal share of what was left out, so that the sum is right.
+// the missing entries are shared equally among the views, so that the sum is right.
 void share_required(Views const& p, WarpTiles const& warp_tiles, int64_t const* offsets, int64_t const* most,
                     int64_t* needed, Queue const& queue);
 

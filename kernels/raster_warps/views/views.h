@@ -17,7 +17,7 @@ namespace nurec {
 // Gaussian i as view v sees it is instance N v + i.
 struct ViewedScene {
     Gaussians g;                    // at the first view's time; those at the next one's follow: means [V, A, 3] and so
-                                    // on, and `opacities` [S] are of what stands still
+                                    // on, and `opacities` [S] are those of static Gaussians
     float const* moving_opacities;  // [V, A] 0: it is not there at that time
     float const* frames;            // [V, A, 4] world from node: harmonics are in the axes of the node
     Coefficients<float const> sh;   // [N, S_h, 3]
