@@ -62,7 +62,7 @@ def begin_stages(
 
 def build_stages(
     options: dict[str, dict[str, Any]],  # name -> parameters, in the order of the command line
-    base: Stages | None = None,  # what options change; None: the reference
+    base: Stages | None = None,  # the stages that options change; None: the reference
 ) -> Stages:
     """The stages with all options applied; OptionError names what is wrong."""
     stages = base or reference_stages()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of each key of the configuration: one table for all verbs and all parameters of options, and what checks against it.
+"""Ranges of each key of the configuration: one table for all commands and all parameters of options, and the checks against it.
 
-Types stand in the dataclasses of `config.py`, ranges here. Limits are generous: they keep out what has no meaning or cannot end well,
-not what is merely unwise.
+Types stand in the dataclasses of `config.py`, ranges here. Limits are generous: they refuse values that have no meaning or cannot end well,
+but not unwise ones.
 """
 
 import difflib
@@ -21,7 +21,7 @@ LONGEST = 4096  # characters: no path of Linux is longer
 
 
 class BoundError(ConfigError):
-    """A key is unknown, or its value of a wrong type or out of range; the message names it and says what it must be."""
+    """A key is unknown, or its value of a wrong type or out of range; the message names the key and its range."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Text:
-    """Anything that can name a file, but for what OmegaConf would resolve when it reads the value again, by an environment variable."""
+    """Anything that can name a file, except text that OmegaConf would resolve by an environment variable when it reads the value again."""
 
     def holds(self, value: Any) -> bool:
         plain = isinstance(value, str) and len(value) <= LONGEST and "\0" not in value and "${" not in value
@@ -272,7 +272,7 @@ def _shown(number: float) -> str:
 
 
 def in_words(value: Any) -> str:
-    """One short printable line; texts in quotes, as what is given may hold anything."""
+    """One short printable line; texts in quotes, because they may hold any character."""
     if isinstance(value, (list, dict)):
         return f"a {'list' if isinstance(value, list) else 'record'} of {len(value)}"
     if type(value) is int and abs(value) > 10**18:

@@ -33,7 +33,7 @@ class FileChoice:
 @dataclass
 class PosesChoice(FileChoice):
     source: str = "auto"  # capture: as the capture says; lidar: estimated from the sweeps; auto: the sharper of both
-    convention: str = "lidar"  # what a row is: lidar, camera (0) or rig (oxts), alone or with _inverse or _relative
+    convention: str = "lidar"  # frame of a row: lidar, camera (0) or rig (oxts), alone or with _inverse or _relative
 
 
 @dataclass
@@ -57,7 +57,7 @@ class DataConfig:
     lidars: list[str] | None = None  # lidars to read, in this order; null: all (PandaSet: the Pandar64)
     seconds: list[float] | None = None  # first and last (exclusive) second of the middles of frames; null: all
     masks: str | None = (
-        None  # folder of CAMERA.png, white is left out; auto: what never changes; none; null: the capture's own
+        None  # folder of CAMERA.png, white is left out; auto: pixels that never change; none; null: the capture's own
     )
     trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
@@ -292,7 +292,7 @@ for _verb, _class in VERBS.items():
 
 
 def to_config(
-    composed: DictConfig,  # what Hydra composed
+    composed: DictConfig,  # as Hydra composed it
 ) -> Config:
     """Plain, typed configuration; ConfigError for a wrong type or a value out of range."""
     try:
@@ -341,7 +341,7 @@ def to_yaml(config: Config) -> str:
 
 
 def check_budget(config: Config) -> None:
-    """Checks the budgets of time and Gaussians: density control never removes what the scene starts with."""
+    """Checks the budgets of time and Gaussians: density control never removes Gaussians of the first scene."""
     if config.train.steps is None and config.train.seconds is None:
         raise ConfigError("give a budget: train.steps=N or train.seconds=S")
     model, cap = config.model, config.density.cap

@@ -48,7 +48,7 @@ lacks of the rendered scene: the exposure of each camera, and what lidars measur
 
 @dataclass(frozen=True)
 class Drive:
-    """The recording that a scene was learned from, and what renders the scene."""
+    """The recording that a scene was learned from, and the renderer of the scene."""
 
     capture: Capture
     stages: Stages | None = None  # None: nothing is rendered
@@ -59,7 +59,7 @@ def run(
     scene: Scene,
     drive: Drive | None = None,  # for the cameras and lidars of USD; with stages, for meshes
 ) -> str:
-    """Writes the files; returns what the user reads."""
+    """Writes the files; returns the lines for the user."""
     files, layout = files_of(config), Layout(config.up or "z", config.normals)
     check_layout(layout)
     check_keys(config, files)
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _rendered(config: ExportConfig, content: dict[str, Any], arguments: list[str]) -> tuple[Scene, Drive]:
-    """The scene on its device, and what renders it."""
+    """The scene on its device, and its renderer."""
     check_files(Path(config.checkpoint), config.data, arguments)
     found = opened(config, content, arguments)
     return found.scene, Drive(found.capture, found.stages)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nurec_lite.capture.rosbag.propose import Proposal
 
 BUNDLED = "data/street.pack"
-_BY_DRIVE = {  # kinds with named drives: what data.root is; capture/KIND/read.py holds read_KIND, imported when it is needed
+_BY_DRIVE = {  # kinds with named drives: the meaning of data.root; capture/KIND/read.py holds read_KIND, imported when it is needed
     "argoverse2": "the folder of a log",
     "kitti360": "the folder that holds data_2d_raw and data_poses",
     "ncore": "the store of NCore v4, or the folder of several",
@@ -73,8 +73,8 @@ def read_capture(
     config: DataConfig,
     origin: Origin | None = None,
     known: Known = NOTHING_KNOWN,
-    meanwhile: Callable[[], None] = nothing,  # what is done while poses are estimated and tracks are searched
-    source: Capture | None = None,  # made in Python; None: what the configuration names is read
+    meanwhile: Callable[[], None] = nothing,  # work to do while poses are estimated and tracks are searched
+    source: Capture | None = None,  # made in Python; None: the capture that the configuration names
 ) -> Capture:
     """The capture without a split."""
     with span("read"):

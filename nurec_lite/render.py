@@ -114,7 +114,7 @@ class _Job:
 
 @torch.no_grad()
 def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
-    """Everything that the configuration asks for; returns what was rendered and the folder in which it lies."""
+    """Renders all outputs of the configuration; returns them and their folder."""
     config: RenderConfig = run.config
     own = [read_sensor(Path(file), run.capture) for file in config.sensor]
     plan, capture = _planned(run, own)
@@ -203,7 +203,7 @@ def _save_maps(job: _Job, shot: Shot[ImageFrame], maps: CameraMaps, outputs: lis
 
 
 def _picture(job: _Job, shot: Shot[ImageFrame], image: torch.Tensor) -> np.ndarray:
-    """Above what was captured, if that is asked for."""
+    """The render above its captured image, if the configuration asks for that."""
 
     def compared() -> np.ndarray:
         return pair(shot.captured.load(), image, job.altered)

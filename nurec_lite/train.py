@@ -58,7 +58,7 @@ from nurec_lite.training.start import check_same_configuration, make_state
 from nurec_lite.training.state import TrainState
 
 if TYPE_CHECKING:
-    from nurec_lite.report.results import Results  # what ends a run is imported when it ends
+    from nurec_lite.report.results import Results  # imported at the end of a run
 
 HELP = """
 Reconstructs a driving capture as 3D Gaussians within a budget of seconds or steps, then measures it on the frames held out.
@@ -86,8 +86,8 @@ def run(
     given: Given = None,
     source: Capture | None = None,  # a capture in memory, instead of the one that the configuration names
 ) -> dict[str, object]:
-    """The whole job, in a folder that is its own: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json
-    holds."""
+    """The whole job, in a folder that is its own: read, initialise (or resume), train, save, measure, draw. Returns the content of
+    metrics.json."""
     check_tensorboard(config)
     ranks = begin(config.device)
     config = replace(config, out=ranks.share(config.out))

@@ -24,7 +24,7 @@ struct ImagePair {
 };
 
 struct ImageGrads {
-    float const* slopes;  // [3, H, J] kept by the forward pass: derivatives of Ssim by mean, sum and difference
+    float const* slopes;  // [3, H, J] kept by the forward pass: mean, sum and difference of Ssim
     float const* d_loss;  // [] of the loss
     float* rendered;      // [H, J]
 };

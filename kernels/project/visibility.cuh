@@ -90,7 +90,7 @@ __device__ inline void store_row(ProjectParams const& p, int64_t i, Frame<float>
         make_gaussian_row<true>(frame_on<true>(p.path, frame), opacity, features);
 }
 
-// WarpTiles of a lidar that it may meet; returns how many.
+// Stores the warp tiles of a lidar that a Gaussian may hit; returns their number.
 __device__ inline int store_candidates(WarpTiles const& warp_tiles, Bounds<float> const& bounds, Visibility const& out,
                                        int64_t k) {
     Candidates c = sweep_candidates(warp_tiles, bounds);

@@ -49,7 +49,7 @@ class Frames:
         return found
 
     def capture_with(self, given: Sensor | NovelSensor) -> Capture:
-        """The capture that has the sensor. Always the same one, since views keep what they work out for a capture."""
+        """The capture that has the sensor. Always the same object, because views cache results for a capture."""
         sensor = given.sensor if isinstance(given, NovelSensor) else given
         if self._owns(sensor):
             return self.capture

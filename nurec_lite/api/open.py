@@ -71,7 +71,7 @@ def train(
 ) -> TrainedScene:
     """Trains as `python -m nurec_lite.train` does, and returns the scene.
 
-    capture: a pack, what `read` returned, or a `Capture` made in Python; None: the bundled street.
+    capture: a pack, the result of `read`, or a `Capture` made in Python; None: the bundled street.
     out: folder of the results; None: a new one in runs/.
     recipe, size: a choice of +recipe=... and +size=..., such as "realtime" and "large".
     opt: options, as in opt="all", opt=["fused_interp", "no_sync"] or opt={"batch": {"images": 4}}.
@@ -113,7 +113,7 @@ def read(kind: str = "bundled", root: File | None = None, **keys: Any) -> Captur
 
 @contextmanager
 def _apart(verb: str) -> Iterator[None]:
-    """Raises ConfigError for what Hydra refuses. A program that uses Hydra itself is set aside: Hydra takes one configuration at a time."""
+    """Raises ConfigError where Hydra refuses a value. If a program uses Hydra itself, its configuration is set aside meanwhile."""
     theirs, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
         with in_our_words(verb):

@@ -39,7 +39,7 @@ class TrainedScene:
 
     World: that of the capture's files, in metres, z up. Poses are `T_world_sensor` [4, 4]: they take points of the sensor's frame to the
     world. A camera looks along z (x right, y down), a lidar and the vehicle along x (y left, z up). Times are seconds of the capture.
-    Arrays, tensors and lists are taken; what is returned lies on `device`, but for poses, which are float64 on the host. Mistakes raise
+    Arrays, tensors and lists are taken. Results lie on `device`, except poses, which are float64 on the host. Mistakes raise
     `nurec_lite.UserError` with one sentence.
     """
 
@@ -51,7 +51,7 @@ class TrainedScene:
         what = f"{len(self._run.scene.gaussians)} Gaussians, {len(self.tracks)} tracks, {self._span_text()}"
         return f"<TrainedScene {self._folder}: {what}, cameras {list(self.cameras)}, lidars {list(self.lidars)}>"
 
-    # ---- what it holds
+    # ---- contents
 
     @property
     def device(self) -> torch.device:
@@ -118,7 +118,7 @@ class TrainedScene:
         """A camera or lidar of your own from a YAML file (docs/sensors.md), for `render`, `render_lidar` and `pose`."""
         return read_sensor(file_from(file, "file"), self.capture)
 
-    # ---- what it shows
+    # ---- renders
 
     def render(
         self,
@@ -132,7 +132,7 @@ class TrainedScene:
     ) -> CameraRender:
         """The image of a camera.
 
-        camera: a name of `cameras`, a `Camera` of your own, or what `sensor` read. One of a known name exposes as that camera, others
+        camera: a name of `cameras`, a `Camera` of your own, or a result of `sensor`. A known name gets the exposure of that camera, others
             as the mean.
         pose: T_world_camera, [4, 4] or [B, 4, 4]; None: where the camera was at that time.
         time: of the middle of the exposure, a number or [B].
@@ -160,7 +160,7 @@ class TrainedScene:
         """The revolution of a lidar.
 
         lidar: a name of `lidars` sends the rays of the sweep that is nearest in time; a `Lidar` of your own sends every beam at every step,
-               and so does what `sensor` read.
+               and so does a result of `sensor`.
         pose: T_world_lidar, [4, 4] or [B, 4, 4]; None: where the lidar was at that time.
         time: of the middle of the revolution, a number or [B].
         end_pose: the pose at the end of the revolution; `pose` is then that at its start. None: the lidar stands still.
@@ -223,7 +223,7 @@ class TrainedScene:
         return TrainedScene(run, self._folder, (*self._removed, *removed))
 
     def close(self) -> None:
-        """Ends what options may have started, such as processes. Scenes made by `without`, `moved` and `edited` share it."""
+        """Ends the processes and threads that options started. Scenes made by `without`, `moved` and `edited` share it."""
         self._run.stages.close()
 
     def _span_text(self) -> str:

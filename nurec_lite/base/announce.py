@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first line of a verb: what it reads and where results go. Printed before torch is imported, which takes seconds."""
+"""The first line of a command: its inputs, and the folder of its results. Printed before torch is imported, which takes seconds."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def announce(
 
 
 def first_line(words: Sequence[str]) -> str | None:
-    """None for what ends within a second, or prints something for another program."""
+    """None for a command that ends within a second, or prints for another program."""
     module, *arguments = list(words)[list(words).index("-m") + 1 :] if "-m" in words else [""]
     verb, arguments = (
         (arguments[0], arguments[1:]) if module == "nurec_lite" and arguments else (module[11:], arguments)

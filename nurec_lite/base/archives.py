@@ -23,7 +23,7 @@ class _Bounded(io.FileIO):
 
 @contextmanager
 def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """BadZipFile, or what else zipfile raises for a damaged directory."""
+    """BadZipFile, and the other errors that zipfile raises for a damaged directory."""
     with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
         file.opening = False
         yield archive

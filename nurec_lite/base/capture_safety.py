@@ -93,7 +93,7 @@ def unsafe_operations(device: torch.device) -> Iterator[list[str]]:
     """Yields sentences about unsafe work in the block; the list is filled when the block ends. Our own operators are
     not inspected: those that wait end a recording with an error."""
     unsafe: list[str] = []
-    with _uncompiled(), Findings(device) as mode:  # what is compiled would not be seen
+    with _uncompiled(), Findings(device) as mode:  # compiled functions would not be seen
         yield unsafe
     unsafe.extend(mode.found)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of torch through torch.compile: what they queue on a GPU is a few kernels instead of one an operation."""
+"""Functions of torch through torch.compile: on a GPU they queue a few kernels instead of one an operation."""
 
 from collections.abc import Callable
 from functools import wraps

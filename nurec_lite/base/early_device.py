@@ -36,7 +36,7 @@ def _ordinal(command: Sequence[str]) -> int | None:
 
 
 def _make_context(ordinal: int) -> None:
-    """Does nothing without a driver or a device: torch then says what is missing."""
+    """Does nothing without a driver or a device: torch then names the missing part."""
     try:
         cuda = ctypes.CDLL(LIBRARY)
     except OSError:

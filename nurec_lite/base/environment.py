@@ -35,8 +35,7 @@ def _device(name: str) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that nobody uses: of the GPU, with those that torch keeps for later, or of the host, where what the system keeps of files
-    counts as used."""
+    """Free bytes of the GPU, with those that torch keeps for later, or of the host, where the file cache counts as used."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + kept

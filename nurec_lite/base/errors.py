@@ -5,7 +5,7 @@ import errno
 import os
 from pathlib import Path
 
-_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOMEM)  # what may be over after a while
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOMEM)  # errors that may pass
 
 
 class UserError(ValueError):
@@ -21,7 +21,7 @@ class OptionError(UserError):
 
 
 class StoppedError(UserError):
-    """The user stopped the run; the message says what was saved."""
+    """The user stopped the run; the message names the saved files."""
 
 
 class FolderError(UserError):

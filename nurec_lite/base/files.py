@@ -13,7 +13,7 @@ from nurec_lite.base.errors import OutputError, unwritable
 from nurec_lite.base.folders import discard, owner_of
 from nurec_lite.base.temporary import temporary_file
 
-WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between tries to write what would be lost
+WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between tries to write a file that would be lost
 log = logging.getLogger("nurec_lite")
 
 
@@ -24,8 +24,8 @@ def written(
 ) -> Iterator[BinaryIO]:
     """A file that is written under a temporary name next to `path`, flushed to the disk and renamed when the block ends well.
 
-    Whatever happens before leaves what was at `path`, and nothing else. In a folder of results the file joins the list of what is ours.
-    OutputError if the disk is full, a folder read-only, or what stands at `path` is not ours.
+    A failure before that leaves `path` as it was, and no other file. In a folder of results the file joins the list of our files.
+    OutputError if the disk is full, a folder read-only, or `path` is a foreign file.
     """
     path = Path(path)
     try:
@@ -40,9 +40,7 @@ def written(
             Path(file.name).replace(path)
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else error.__context__
-        if not isinstance(
-            cause, OSError
-        ):  # torch.save wraps what the file system says; any other error stays what it is
+        if not isinstance(cause, OSError):  # torch.save wraps the file system's errors; other errors pass unchanged
             raise
         raise unwritable(path, cause) from cause
 

@@ -25,7 +25,7 @@ RUN = "train"  # no other command writes into a folder of this one
 ANOTHER, ANOTHER_FILE = "give another folder by out=FOLDER", "name another file by out=FILE"
 _FIRST = re.compile(r"nurec_lite 1 ([a-z]+)")
 _LARGEST = 1 << 24  # bytes of a marker
-_HEAD = 4096  # bytes of a file that say what it is
+_HEAD = 4096  # first bytes of a file, which show its kind
 _KINDS = {stat.S_IFREG: "a file", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
           stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link"}  # fmt: skip
 
@@ -51,7 +51,7 @@ class Results:
     def lists(self, path: Path) -> bool:
         name = _relative(path, self.folder)
         if name not in self.names:
-            self.names |= _read(self.folder)[1]  # what another process has written meanwhile
+            self.names |= _read(self.folder)[1]  # files that another process has written meanwhile
         return name in self.names
 
     def add(self, names: Iterable[str]) -> None:
@@ -117,7 +117,7 @@ def check_file(
     path: Path,
     ours: Callable[[bytes], bool],  # whether the first bytes of a file say that we wrote it
 ) -> None:
-    """OutputError if a file at `path` would replace what is not ours. Leftovers next to it are removed."""
+    """Raises OutputError if a file at `path` would replace a foreign one. Leftovers next to it are removed."""
     if not path.name.strip():
         raise OutputError(f"'{path}' names no file; {ANOTHER_FILE}")
     remove_leftovers(path.parent)
@@ -146,7 +146,7 @@ def discard(paths: Iterable[Path]) -> None:
             continue
         if path.is_dir() and not path.is_symlink():
             if owner.paths(_relative(path, owner.folder)):
-                with suppress(OSError):  # it holds what is not ours
+                with suppress(OSError):  # it holds foreign files
                     path.rmdir()
         elif owner.lists(path):
             path.unlink(missing_ok=True)
@@ -219,7 +219,7 @@ def _relative(path: Path, folder: Path) -> str:
     return PurePosixPath(os.path.relpath(os.path.abspath(path), os.path.abspath(folder))).as_posix()
 
 
-# ---- what is there
+# ---- present files
 
 
 def _kind(found: os.stat_result) -> str:

@@ -55,7 +55,7 @@ class Recorder:
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
         """Not all is recorded: where it begins, torch writes the generators' seeds and offsets through the recorder's stream, into memory
-        that the present stream may have in use until it is done with what is queued; and a launch writes there anew."""
+        that the present stream may use until its queued work is done; and a launch writes there anew."""
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
         try:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KEY=VALUE as a command line takes it, for messages and reports: what they print can be pasted into a shell."""
+"""KEY=VALUE for messages and reports, in a form that a shell accepts."""
 
 import re
 import shlex
 from typing import Any
 
-_PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # what Hydra reads as a string without quotes,
+_PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # strings that Hydra reads without quotes,
 _AT_HOME = re.compile(r"~/[\w./@%+-]*")
 _WORDS = {"null", "true", "false", "nan", "inf"}  # but for these, in any case
 

@@ -46,7 +46,7 @@ def begin_imports() -> None:
 
 
 def end_imports() -> None:
-    """Collects garbage again; what was imported stays and is passed over."""
+    """Collects garbage again, without a search through the imported objects."""
     inspect.getmodule = _GETMODULE
     _let_generators_be_made()
     if not gc.isenabled():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a result that may fail: what is found out about a capture, or drawn of it, costs neither metrics nor report nor exit status.
+"""Parts of a result that may fail, such as a finding or a picture: a failure costs neither metrics nor report nor exit status.
 
 A part that fails leaves a sentence that names the part and the cause; the verb prints it, and metrics.json and the report show it.
 """

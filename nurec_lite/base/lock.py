@@ -14,7 +14,7 @@ from pathlib import Path
 from nurec_lite.base.errors import FolderError, unwritable
 from nurec_lite.base.folders import ANOTHER, LOCK
 
-_HOLDER = re.compile(r"(process [0-9]{1,10} on [^\n]*)?")  # what a lock of ours says
+_HOLDER = re.compile(r"(process [0-9]{1,10} on [^\n]*)?")  # the text of a lock of ours
 _held: set[int] = set()  # descriptors of this process
 log = logging.getLogger("nurec_lite")
 

@@ -42,7 +42,7 @@ def peak_bytes(device: torch.device) -> int | None:
 
 
 def restart_peak() -> None:
-    """Forgets what was in use so far, where another run of this process begins."""
+    """Forgets the peak so far, when another run of this process begins."""
     if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
     with suppress(OSError):

@@ -2,7 +2,7 @@
 """Names of sensors, tracks and captures. They become file names, cells of tables and lines on a terminal, so there is one rule for all.
 
 A name is one plain part of a path. No two of a kind differ only in case or in how accents are written, and none is another one with
-what we append: NAME_above, NAME_0012, NAME_t0001.230, NAME-t0001.230.
+our endings: NAME_above, NAME_0012, NAME_t0001.230, NAME-t0001.230.
 """
 
 import re
@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 LONGEST_NAME = 64  # characters
-LONGEST_BYTES = 200  # in UTF-8: with what is appended a file name has at most 255
-NODES = ("all", "background", "scene")  # what else export takes for a node, or calls a file
+LONGEST_BYTES = 200  # in UTF-8: with our endings a file name has at most 255
+NODES = ("all", "background", "scene")  # other words that export takes for a node, or names a file by
 _FORMULA = tuple("=+-@＝＋－＠")  # a cell that begins so is evaluated by spreadsheets
 _LABEL = re.compile(r"(?P<stem>.+)(_[0-9]{4,}|[_-]t[0-9]{4,}\.[0-9]{3})")
 _ABOVE = "_above"

@@ -102,7 +102,7 @@ def recorder() -> ByPackage | ByTorch | None:
 
 
 def chosen() -> str:
-    """PACKAGE or TORCH: what NUREC_LITE_NVTX says, without it the package if it is installed. ConfigError if it cannot be had."""
+    """PACKAGE or TORCH: the value of NUREC_LITE_NVTX; without it the package, if it is installed. ConfigError if it cannot be had."""
     asked = os.environ.get(SETTING) or (PACKAGE if installed() else _instead())
     if asked not in (PACKAGE, TORCH):
         raise ConfigError(f"{SETTING} is '{asked}', but must be {PACKAGE} or {TORCH}")

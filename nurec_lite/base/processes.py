@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that work ahead, and that may die: what one of them owes is given to another, and without any the work is done here.
+"""Processes that work ahead, and that may die: another one takes over the work of a dead one; if none is left, the work is done here.
 
 They share nothing that a dead one could hold: each has a pipe of its own, and a thread that reads it. torch's DataLoader raises from a
 signal handler, anywhere in a step, when one of its processes is killed, and waits for ever for one that is stopped.
@@ -27,7 +27,7 @@ import torch
 
 from nurec_lite.base.errors import UserError
 
-WAIT = 1.0  # seconds between two looks at a process that owes what is needed now
+WAIT = 1.0  # seconds between two checks of a process whose result is needed now
 PATIENCE = 30  # looks after which a silent process is given up; a loaded machine decodes an image in a fraction of this
 STOPPED = 3  # looks after which a stopped process is given up
 MOST = 10  # processes that are replaced at most; a machine that ends more lacks memory for them
@@ -51,7 +51,7 @@ LOADERS = Kind("a loader process")
 
 
 class _Process:
-    """One of them, what it owes, and the thread that takes its answers in."""
+    """One process, its open work, and the thread that receives its answers."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Ahead:
         atexit.register(self.close)  # before multiprocessing waits for one that is stopped
 
     def result(self, n: int) -> Any:
-        """Raises what the work raised; CancelledError where another thread closes all meanwhile."""
+        """Raises the error of the work; CancelledError if another thread closes all meanwhile."""
         self._fill(n)
         silent = 0
         while n not in self._ready:
@@ -232,7 +232,7 @@ def _serve(connection: Any, work: Callable[[int], Any], parent: int) -> None:
 
 
 def _answer(work: Callable[[int], Any], n: int) -> bytes:
-    """Pickled (value, None) or (None, error); what a user can mend comes without a trace."""
+    """Pickled (value, None) or (None, error); errors that a user can mend have no trace."""
     try:
         return pickle.dumps((work(n), None), protocol=5)
     except Exception as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that take flags (scripts/, benchmarks/, the simulator): --help shows their text as it stands, and what a user can mend is one
-sentence with code 2, as of the verbs."""
+"""Programs that take flags (scripts/, benchmarks/, the simulator): --help shows their text as it stands, and an error that a user can
+mend is one sentence with code 2, as for commands."""
 
 import argparse
 import sys

@@ -4,7 +4,7 @@
     with span("render_camera"):  # step/render_camera, inside `with span("step")`
         with span("tile"):       # step/render_camera/tile
 
-Each range is recorded under its whole path, so that no tool has to know what it stood in. Nothing is recorded until `switch` says where.
+Each range is recorded under its whole path, so that no tool has to know its outer ranges. Nothing is recorded before `switch`.
 """
 
 import threading
@@ -18,7 +18,7 @@ from nurec_lite.base.nvtx import recorder as nvtx_recorder
 
 STEP = "step"  # the outermost range: one pass of the training loop
 BACKWARD = f"{STEP}/backward"
-GRAPH, RECORD = "graph", "record"  # within a step: the launch of a recording, and what it takes to have one
+GRAPH, RECORD = "graph", "record"  # within a step: the launch of a captured graph, and its capture
 P = ParamSpec("P")
 T = TypeVar("T")
 

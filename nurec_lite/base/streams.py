@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard streams that a program outlives: what nobody reads any more must not end a run before it has saved."""
+"""Standard streams that a program outlives: a closed pipe must not end a run before it has saved."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ class Enduring:
                 raise
 
     def _lost(self, error: OSError) -> None:
-        """The descriptor itself leads nowhere from now on, also for libraries and for what the interpreter flushes at its end."""
+        """The descriptor itself leads nowhere from now on, also for libraries and for the interpreter's last flush."""
         if error.errno not in _GONE:  # a full disk may have room again
             return
         null = os.open(os.devnull, os.O_WRONLY)

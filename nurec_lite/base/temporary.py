@@ -59,7 +59,7 @@ def _name(target: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _machine() -> tuple[str, str, str]:
-    """Digests of host and boot, and the namespace of process numbers; a random one for what the system does not say."""
+    """Digests of host and boot, and the namespace of process numbers; a random one for each that the system does not tell."""
     host = platform.node() + _text("/etc/machine-id")
     boot = _text("/proc/sys/kernel/random/boot_id") or secrets.token_hex(16)
     try:

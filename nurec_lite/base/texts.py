@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that others may have written: files of a bounded size, JSON of a bounded number of values, and what a terminal may show of them."""
+"""Texts that others may have written: files of bounded size, JSON with a bounded number of values, and characters for a terminal."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any
 LARGEST_JSON = 1 << 26  # bytes; 60 000 frames of a pack
 MOST_PARTS = 2_000_000  # lists and objects of a JSON text: 70 bytes of memory each at least
 MOST_DIGITS = 300  # of a whole number; the largest float has 309
-_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of what a terminal obeys or does not show
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of characters that a terminal obeys or does not show
 _LAYOUT = "\n\r\t"
 
 
@@ -37,7 +37,7 @@ def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """ValueError for what is not JSON, has a key twice, holds NaN, infinity or a number that no float holds, is nested too deeply, or has
+    """Raises ValueError unless the text is JSON without a duplicate key, NaN, infinity, a number that no float holds, deep nesting or
     too many parts."""
     if len(data) > LARGEST_JSON or data.count(b"[") + data.count(b"{") > MOST_PARTS:
         raise ValueError("it is too large")
@@ -67,11 +67,11 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-# ---- what is shown
+# ---- shown text
 
 
 def excerpt(value: object, length: int = 40) -> str:
-    """The beginning of what Python writes for a value, on one line: `repr` of a tensor has several."""
+    """The beginning of the `repr` of a value, on one line: `repr` of a tensor has several."""
     return printable(" ".join(repr(value).split())[:length])
 
 

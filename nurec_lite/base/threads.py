@@ -14,7 +14,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 def share(
     processes: int,  # at the same time
 ) -> dict[str, str]:
-    """Variables for the environment of each process: an equal part of the cores that this process may use, or what the user has set."""
+    """Variables for the environment of each process: an equal part of the cores that this process may use, or the user's own value."""
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // processes))}
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """train.timing=true: how long every range of a step takes, without a profiler.
 
-On a GPU a range begins and ends with two CUDA events on the current stream, so its time is that between what came before it on the
-stream and its own last kernel, and nothing waits inside the step; on a CPU the host's clock tells. Ranges come from several threads.
+On a GPU a range begins and ends with two CUDA events on the current stream, so its time is that from the end of earlier work on the
+stream to its own last kernel, and nothing waits inside the step; on a CPU the host's clock tells. Ranges come from several threads.
 
 A step that is launched as a graph has no ranges inside the graph. Such steps and plain ones are counted separately, each with the
 ranges that it has; steps that record a graph are neither.

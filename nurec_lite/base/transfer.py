@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 import torch
 from torch import Tensor
 
-NAP = 1e-4  # seconds between two looks at what is on its way
+NAP = 1e-4  # seconds between two checks of a copy
 
 
 def upload(
@@ -98,12 +98,12 @@ class SideStream:
         _used_on(self._stream, tensors)
 
     def finish(self) -> None:
-        """Waits until what was queued there is done."""
+        """Waits until the work queued there is done."""
         if self._stream is not None:
             self._stream.synchronize()
 
     def mark(self) -> torch.cuda.Event | None:
-        """Passed when what was queued there so far is done."""
+        """An event that passes when the work queued there so far is done."""
         return None if self._stream is None else self._stream.record_event()
 
     def hand_over(
@@ -123,7 +123,7 @@ class SideStream:
         self,
         tensors: Iterable[Tensor],  # made there
     ) -> None:
-        """Before tensors are dropped: their memory is used again only after what the present stream has queued."""
+        """Before tensors are dropped: their memory is used again only after the queued work of the present stream."""
         if self._stream is not None:
             _used_on(torch.cuda.current_stream(self._stream.device), tensors)
 
@@ -135,7 +135,7 @@ def _used_on(stream: torch.cuda.Stream, tensors: Iterable[Tensor]) -> None:
 
 
 def tensors_of(value: object) -> Iterator[Tensor]:
-    """All in records, mappings and rows of these, one within another; what is something else has none."""
+    """All tensors in nested records, mappings and sequences; other values have none."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):

@@ -168,7 +168,7 @@ class Window(Generic[K, R]):
             self._ahead += 1
 
     def _has_room(self, size: int) -> bool:
-        """Gives up results that are needed later than what is lacking, until there is room for so many bytes."""
+        """Drops results that are needed later than the missing one, until so many bytes are free."""
         while self.bytes + size > self._bound.most:
             early = self._unused + size > AHEAD * self._bound.most and self._ahead > self._step + 1
             if early or not self._last or -self._last[0][0] <= self._ahead:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of boxes, a row for each object and moment, as tracks of what moves."""
+"""Tables of boxes, a row for each object and moment, as tracks of moving objects."""
 
 from collections.abc import Sequence
 

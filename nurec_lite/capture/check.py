@@ -22,7 +22,7 @@ from nurec_lite.geometry.camera import Camera, lens_flaw
 from nurec_lite.geometry.lidar import Lidar, RayTable
 from nurec_lite.geometry.tracks import Tracks
 
-MAX_PIXELS = 1 << 26  # of an image; what claims more is no camera, and decoding it would take gigabytes
+MAX_PIXELS = 1 << 26  # of an image; a file that claims more is no camera's, and decoding it would take gigabytes
 MAX_BEAMS = 1024
 MAX_TABLE = 1 << 21  # rays of a sweep
 UNIT = 1e-2  # by which the length of a direction may differ from 1

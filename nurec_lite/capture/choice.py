@@ -26,7 +26,7 @@ def chosen_drive(
     known: Mapping[str, Path],  # drives by name, in order
     drive: str | None,  # a name, the start of one name alone, or a place in the order; None: the only one
     root: Path,  # for the message
-    called: str,  # the plural of what a drive is called, as in logs
+    called: str,  # the plural of the word for a drive, as in logs
 ) -> Path:
     if drive is not None and drive in known:
         return known[drive]

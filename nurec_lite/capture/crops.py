@@ -2,7 +2,7 @@
 """Parts that were cut away from a drive's sweeps, so that a cut is not taken for rays that did not return.
 
 Programs that train detectors keep a box, a sector, a distance or a part of the points. Such a cut ends the points abruptly: as
-many lie within some distance of it as in the next piece of that length, in all sweeps, and none beyond. What a lidar sees ends
+many lie within some distance of it as in the next piece of that length, in all sweeps, and none beyond. A lidar's own range ends
 otherwise: points grow rare towards the farthest one, which lies elsewhere in every sweep.
 """
 
@@ -19,7 +19,7 @@ FARTHEST = 60.0  # metres; where lidars themselves end lies beyond
 THIN = 0.07  # share of missing rays on surfaces near by, where lidars lose up to 1.3 %, and 5 % near one dark car
 NEAR = 20.0  # metres
 SECTOR = 5  # degrees; a narrower one may be a mast
-TOLERANCE = 0.1  # metres by which a ray may reach into what was cut away
+TOLERANCE = 0.1  # metres by which a ray may reach into the cut space
 _EDGES = (
     (3, 0.02),
     (6, 0.04),
@@ -139,8 +139,8 @@ def cut_sectors(
     seen: Tensor,  # [B, 360] bool, by degree of azimuth from -180: something returned
     step: float,  # radians between two rays
 ) -> Tensor:  # [B, 360] bool
-    """Directions in which no beam ever sees anything, and what each beam never sees next to them: the edge of an image is no
-    straight line of azimuth."""
+    """Directions in which no beam ever returns, and the directions next to them in which one beam never does: the edge of an image is
+    no straight line of azimuth."""
     width = max(SECTOR, math.ceil(4 * math.degrees(step)))
     if width > 360:
         return torch.zeros_like(seen)
@@ -158,7 +158,7 @@ def cut_sectors(
 def sector_sentence(
     lost: Tensor,  # [360] bool, of all beams
 ) -> str:
-    """Bounds of what is left, in degrees of azimuth."""
+    """Bounds of the rest, in degrees of azimuth."""
     begins = (lost.roll(1) & ~lost).nonzero()[:, 0].tolist()
     ends = (lost & ~lost.roll(1)).nonzero()[:, 0].tolist()
     parts = [f"{begin - 180} to {min((end - begin) % 360 for end in ends) + begin - 180}" for begin in begins]

@@ -37,7 +37,7 @@ class Asked:
     downscale: tuple[int, int] = (1, 1)  # when trained, and now
     frames: bool = False
     image_delay: bool = False
-    exact: bool = False  # nothing can be chosen: a run goes on with what it had
+    exact: bool = False  # no key can be changed: a run goes on with its own values
 
 
 def differences(known: Digest, found: Digest, look: Look, asked: Asked) -> Iterator[Difference]:

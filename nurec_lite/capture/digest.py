@@ -29,7 +29,7 @@ class Marked(Protocol):
     """A loader of a frame that is encoded in a file."""
 
     def mark(self, thorough: bool) -> tuple[int, int]:
-        """Bytes of the encoded frame and a checksum. UNKNOWN stands for what is not known, or takes long and is not asked for."""
+        """Bytes of the encoded frame and a checksum. UNKNOWN stands for a value that is unknown, or costly and not asked for."""
         ...
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that a program loads by functions of its own: arrays become tensors, and what is no image or sweep ends with a sentence."""
+"""Frames that a program loads by functions of its own: arrays become tensors, and any other value ends with a sentence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -112,5 +112,5 @@ def _called(capture: Capture, frame: ImageFrame | SweepFrame) -> str:
 
 
 def _is_ours(load: Callable[[], Any]) -> bool:
-    """Whether it is a loader of this package, which returns what it must."""
+    """Whether it is a loader of this package, whose results need no check."""
     return type(load).__module__.startswith("nurec_lite.")

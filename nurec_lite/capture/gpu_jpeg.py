@@ -80,7 +80,7 @@ def _importable(module: str) -> bool:
 
 
 class GpuJpeg:
-    """Decodes images for several threads at once: what they bring at a time goes to the library in one call."""
+    """Decodes images for several threads: their images go to the library in one call."""
 
     def __init__(self, device: torch.device, library: str) -> None:
         self.decoded = 0  # by the library

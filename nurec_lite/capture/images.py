@@ -79,14 +79,14 @@ def _checked(image: Encoded) -> Picture:
 
 
 def as_image(
-    value: object,  # what a capture of one's own loads: a tensor, or an array of numpy
+    value: object,  # the result of a user's loader: a tensor, or an array of numpy
 ) -> Tensor:
     return value if isinstance(value, Tensor) else torch.as_tensor(np.require(value, requirements=("C", "W")))
 
 
 def plain_jpeg(image: Encoded) -> bool:
-    """Whether it is a whole baseline JPEG of the size that is demanded, luma and two chromas in one scan: what all decoders give alike up
-    to rounding. Anything else, damage above all, is for `decode_image`, which says what is wrong with it or reads it.
+    """Whether it is a whole baseline JPEG of the size that is demanded, luma and two chromas in one scan: all decoders agree on it up
+    to rounding. `decode_image` reads any other file, or names its damage.
 
     Grey, CMYK and progressive files are none, nor is a file with Adobe's segment, which may say that its three components are RGB.
     """
@@ -116,7 +116,7 @@ def _open(data: bytes) -> Picture:
 
 @contextmanager
 def decoding(name: str, *others: type[Exception]) -> Iterator[None]:
-    """Pillow does not document what damaged files raise: errors of parsing, of zlib, of memory, also warnings made errors."""
+    """Pillow does not document the errors of damaged files: errors of parsing, of zlib, of memory, also warnings made errors."""
     passed: tuple[type[Exception], ...] = (CaptureError, *others)
     try:
         yield

@@ -19,7 +19,7 @@ from nurec_lite.geometry.lidar import Sweep
 
 IMAGES, SWEEPS = 4, 2  # training frames of all sensors together, but one of each at least
 ROWS, COLUMNS = 16, 48  # of the small copy at most,
-BLOCK = 8  # and pixels that a side of its blocks has at least: what JPEG does to a pixel is no difference
+BLOCK = 8  # and the least pixels along a side of its blocks: JPEG's changes of single pixels are no difference
 MEANS = 7  # numbers of a sweep
 Key = tuple[str, int]  # sensor and index of a frame
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Captures that lie far from the origin, such as those in UTM coordinates, are moved near it: in single precision a metre at 5 000 km
-has two steps. What is exported goes back to where the user has it."""
+has two steps. Exports go back to the user's own origin."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Frame, Origin
 
-NEAR = 1000.0  # metres: what begins nearer stays where it is, and has steps of 0.06 mm there
+NEAR = 1000.0  # metres: a nearer start stays where it is, with steps of 0.06 mm there
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 

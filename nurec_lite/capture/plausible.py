@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a capture that is well formed can be true: a rig that does not jump, and rays that were measured while their sweep lasted.
 
-Training would continue without a word, and put what a wrong pose or time saw in a wrong place.
+Training would continue without a word, and put the content of a frame with a wrong pose or time in a wrong place.
 """
 
 from collections.abc import Callable, Iterator

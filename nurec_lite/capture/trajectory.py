@@ -20,7 +20,7 @@ from nurec_lite.geometry.se3 import (
     quat_to_rotvec,
 )
 
-HALF_SECONDS = 0.05  # before and after a moment: velocities between them hardly tell what single poses are off by
+HALF_SECONDS = 0.05  # before and after a moment: errors of single poses hardly change velocities between them
 MERGED_SECONDS = 1e-6  # poses closer in time are one: sensors share their triggers, up to rounding
 AnyFrame = TypeVar("AnyFrame", ImageFrame, SweepFrame)
 
@@ -60,7 +60,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class _Retimed:
-    """Decodes a sweep as if it had begun later. It pickles, as what it wraps does."""
+    """Decodes a sweep as if it had begun later. It pickles, as the wrapped loader does."""
 
     load: Callable[[], Sweep]
     delay: float  # seconds
@@ -120,7 +120,7 @@ def frame_at(
     time: float,  # seconds, of the middle of the frame
 ) -> AnyFrame:
     """An exposure or revolution that was not captured. It lasts as long as the nearest one that was, and has its index and its content:
-    a sweep the same rays, later by the same time; an image what the camera saw then, which is no longer the truth."""
+    a sweep the same rays, later by the same time; an image keeps its old content, which is no longer the truth."""
     like = nearest(frames, time)
     half = 0.5 * (like.time_end - like.time_start)
     start, end = time - half, time + half

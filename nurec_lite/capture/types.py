@@ -57,7 +57,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Encoded:
-    """An image as its file holds it, and what decoding it must know."""
+    """An image as its file holds it, and the data that decoding needs."""
 
     data: bytes  # a PNG or JPEG file
     name: str  # for messages
@@ -162,7 +162,7 @@ class Split:
     test_sweeps: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)  # the very same: what is worked out once for a capture is found again by it
+@dataclass(frozen=True, eq=False)  # compared by identity: results for a capture are cached by the object
 class Capture:
     """A drive: sensors, frames in time order (per sensor), tracks of moving objects, and a split once one is chosen."""
 
@@ -174,7 +174,7 @@ class Capture:
     tracks: Tracks
     split: Split | None = None
     readings: tuple[Reading, ...] = ()  # of the poses, for the checks
-    doubts: tuple[Doubt, ...] = ()  # of the reader, also of the one that read what a pack was made from
+    doubts: tuple[Doubt, ...] = ()  # of the reader, also of the reader of a pack's source
     mountings: tuple[Mounting, ...] = ()  # other readings of the calibration
     labels: tuple[Labels, ...] = ()  # other readings of the tracks
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
@@ -183,7 +183,7 @@ class Capture:
     poses_from: str = GIVEN
     measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars
     points: Tensor | None = None  # [n, 3] metres, world: places of surfaces that somebody measured, where no lidar did
-    part_labelled: bool = False  # tracks are only of what some of the sensors see
+    part_labelled: bool = False  # tracks are only of objects that some of the sensors see
 
     def __post_init__(self) -> None:
         for name, kind in (("cameras", Camera), ("lidars", Lidar), ("images", ImageFrame), ("sweeps", SweepFrame)):
@@ -236,7 +236,7 @@ def _part_of(
 
 def make_split(capture: Capture, name: str) -> Split:
     """`interp` holds out every fifth moment of all sensors, `half` every second one. `side` trains on all sweeps and all cameras but the
-    last, which it tests. `validation` tests some of the moments that `interp` trains on and leaves out what `interp` holds out."""
+    last, which it tests. `validation` tests some moments that `interp` trains on, and leaves out those that it holds out."""
     if name not in SPLITS:
         raise CaptureError(f"split '{name}' is unknown; choose one of {', '.join(SPLITS)}")
     if name == "side" and len(capture.cameras) < 2:

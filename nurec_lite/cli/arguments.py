@@ -18,7 +18,7 @@ GROUPS = {
     "recipe": "+",
     "opt": "+",
     "sweep": "+",
-}  # folders of conf/, and what stands before such an argument
+}  # folders of conf/, and the prefix of such an argument
 _SECONDS, _STEPS = "train.seconds", "train.steps"
 
 

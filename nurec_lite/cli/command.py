@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line that all verbs share: KEY=VALUE arguments, `--help`, and one sentence with code 2 for what a user can mend."""
+"""The command line that all commands share: KEY=VALUE arguments, `--help`, and one sentence with status 2 for errors of a user."""
 
 import difflib
 import logging
@@ -33,7 +33,7 @@ from nurec_lite.config import VERBS, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 
 LONGEST_CAUSE = 200  # characters of another program's error that a sentence repeats
-CHOICE = ("split", "downscale", "frames", "cameras")  # of `data`: what is chosen of a capture
+CHOICE = ("split", "downscale", "frames", "cameras")  # of `data`: keys that choose a part of a capture
 TRAINED = ("train", "model", "lr", "density", "loss")  # groups of keys that steer training alone
 _HYDRA_FLAGS = {
     "--cfg", "-c", "--package", "-p", "--multirun", "-m", "--run", "-r", "--config-path", "-cp", "--config-name", "-cn",
@@ -44,7 +44,7 @@ _HYDRA_FLAGS = {
 
 def command(
     verb: str,  # of `config.VERBS`
-    text: str,  # what --help says before it lists the keys
+    text: str,  # the text of --help before the list of keys
     work: Callable[[list[str]], None],  # gets the arguments
 ) -> None:
     """Runs a verb and ends the process with 0 or, if there is something to mend, with 2."""
@@ -77,7 +77,7 @@ def _raised_by_hydra(error: Exception) -> bool:
 
 @contextmanager
 def in_our_words(verb: str) -> Iterator[None]:
-    """Raises ConfigError for what Hydra refuses."""
+    """Raises ConfigError where Hydra refuses an argument."""
     try:
         yield
     except UserError:
@@ -128,7 +128,9 @@ def configuration(
     if content is not None:
         _check_trained(verb, arguments)
     stored = {} if content is None else _stored(content["config"])
-    if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
+    if any(
+        argument.startswith("data=") for argument in arguments
+    ):  # another capture: only the choice of its parts stays
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}
     store(name="stored", node=stored)
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):

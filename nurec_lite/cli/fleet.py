@@ -126,7 +126,7 @@ class Seats:
             self._free.put(gpu)
 
     def run(self, command: Sequence[str], environment: dict[str, str], output: Path) -> int:
-        """The status of a process that adds what it prints to a file."""
+        """Returns the status of a process that appends its output to a file."""
         with output.open("ab") as file:
             process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
         self._running.add(process)

@@ -34,7 +34,7 @@ def name_arguments(arguments: Iterable[str], without: frozenset[str]) -> list[st
 
 
 def _part(arguments: list[str]) -> list[str]:
-    """The arguments as one part of a name; a few digits of their hash stand for what a name cannot hold."""
+    """The arguments as one part of a name; a few digits of their hash stand for characters that a name cannot hold."""
     if not arguments:
         return []
     plain = "-".join(re.sub(r"[\[\]'\" ]", "", argument) for argument in arguments)

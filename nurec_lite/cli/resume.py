@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going on with a run: its settings are the checkpoint's but for those that are given anew, and what changes is said."""
+"""Continues a run: its settings are the checkpoint's, except those given anew; changes are printed."""
 
 import logging
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _kept(stored: dict[str, Any], given: Sequence[str]) -> dict[str, Any]:
     whole."""
     kept = deepcopy({key: value for key, value in stored.items() if key not in _OF_A_RUN})
     names = {argument.lstrip("+~").partition("=")[0] for argument in given}
-    if "data" in names:  # another capture: only what is chosen of it stays
+    if "data" in names:  # another capture: only the choice of its parts stays
         kept["data"] = {key: value for key, value in kept.get("data", {}).items() if key in CHOICE}
     if "opt" in names:
         kept.pop("opt", None)

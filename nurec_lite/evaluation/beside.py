@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of what is rendered from beside the path, where no sensor was: against measured points, and against the actors' boxes.
+"""Figures of renders off the path, where no sensor was: against measured points, and against the actors' boxes.
 
 The rig is moved to the left or to the right. Its lidar looks at the points that were measured from the path, and the range that it would
 see is compared with their distance. Points on actors are left out, as they would be seen at another time, and so are points that a
@@ -26,7 +26,9 @@ from nurec_lite.splat.views import CameraView
 
 RAYS = 20_000  # of a sweep that look at measured points at most
 DISTANCES = (0, 1, 2, 3)  # metres to the side; 0 is the path itself
-CELLS = 150  # cells across an image; in each a return hides what is farther: a cell is higher than two beams are apart
+CELLS = (
+    150  # cells across an image; in each a return hides farther ones: a cell is higher than the distance of two beams
+)
 _HIDES = (1.05, 0.5)  # factor and metres by which a return is farther than the nearest one of its cell, at most
 _ROUNDS = 4  # until rays meet their points at the time at which the lidar looks there
 _SEEN = 5  # returns within a box that can be seen, for the box to be counted

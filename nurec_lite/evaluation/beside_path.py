@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders some held-out moments from beside the path, measures what is seen there, and keeps the pictures of one of them."""
+"""Renders some held-out moments off the path, measures the renders, and keeps the pictures of one moment."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ class EachFrame:
     """The common part of measuring images and sweeps."""
 
     stages: Stages
-    scene: Scene  # with what is believed of all cameras
+    scene: Scene  # with the corrections of all cameras
     capture: Capture
     left_out: LeftOut
     advance: Callable[[], object]  # after each frame
@@ -30,8 +30,8 @@ class EachFrame:
         self,
         frames: Sequence[Frame],
         chosen: Sequence[int],
-        view: Callable[[int, Any], tuple[Any, AnyView]],  # of a frame and its content, after what belongs to it
-    ) -> Iterator[tuple[int, Any, Any, Any]]:  # index, what belongs to it, view, what is seen
+        view: Callable[[int, Any], tuple[Any, AnyView]],  # of a frame and its content, after the caller's own data
+    ) -> Iterator[tuple[int, Any, Any, Any]]:  # index, the caller's own data, view, render
         """Threads decode frames while those before them are rendered. A frame that cannot be decoded is left out. If a launch of several
         fails, the frames that are left are looked at one by one."""
         waiting = list(chosen)

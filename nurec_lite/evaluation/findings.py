@@ -28,9 +28,9 @@ from nurec_lite.scene.scene import Scene
 FEW = 20  # moments
 DARK = 0.15  # mean of the images, 0 to 1
 TURNED = 0.1  # degrees, more than the corrections of correctly mounted cameras
-SIGMAS = 3.0  # standard errors of what edges tell: a smaller correction may be anything
+SIGMAS = 3.0  # standard errors of edges: smaller corrections are uncertain
 LATE = 9.0  # milliseconds, and as much as the vehicle takes for WAY: clocks of right drives were corrected by up to 9 ms (PandaSet)
-SHORT = 0.4  # of the way that a run's rates allow: what came farther was still on its way
+SHORT = 0.4  # of the way that a run's rates allow: a farther correction had not converged
 
 
 def findings(
@@ -39,15 +39,15 @@ def findings(
     config: Config,
     steps: int,  # that were done
     evaluation: Evaluation | None,
-    left_out: LeftOut | None = None,  # gets what fails
-    doubts: Sequence[Verdict] = (),  # what the checks of the capture found
+    left_out: LeftOut | None = None,  # collects the parts that fail
+    doubts: Sequence[Verdict] = (),  # findings of the capture's checks
 ) -> list[str]:
-    """A sentence each; none for a capture as one wishes for. Of sensors, what was learned where the checks found nothing."""
+    """A sentence each; none for a good capture. Of sensors, learned corrections where the checks found nothing."""
     left_out = left_out or LeftOut()
     images = () if evaluation is None else evaluation.images
     known, nothing = scene.calibration, (list[str](), list[str]())
     turned, late = nothing
-    if known is not None and not poses_are_wrong(doubts):  # sensors are not blamed for what wrong poses do
+    if known is not None and not poses_are_wrong(doubts):  # sensors are not blamed for the errors of wrong poses
         learned = partial(_from_calibration, known, capture, config, steps)
         turned, late = left_out.tried("The search for sensors that were corrected", learned) or nothing
     about = {key for verdict in doubts if verdict.check == CAMERAS for key in verdict.figures}

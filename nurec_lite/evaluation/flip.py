@@ -97,7 +97,7 @@ def _feature_filters(kind: int, pixels_a_degree: float) -> tuple[tuple[float, ..
 def _filtered(
     opponent: Tensor,  # [2, 3, H, W]
     pixels_a_degree: float,
-) -> Tensor:  # [2, 3, H, W] linear RGB, 0 to 1: what the eye resolves of it
+) -> Tensor:  # [2, 3, H, W] linear RGB, 0 to 1: the detail that the eye resolves
     """Each channel by its own sensitivity to contrast."""
     channels = []
     for channel in range(3):

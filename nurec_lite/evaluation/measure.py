@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures a scene on frames of its capture, and keeps what a report shows of them."""
+"""Measures a scene on frames of its capture, and keeps the pictures and rows for a report."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -104,9 +104,9 @@ def evaluate(
     scene: Scene,
     capture: Capture,
     frames: Frames,
-    pictures: Path | None = None,  # folder for PNGs of what is drawn; None: no files
+    pictures: Path | None = None,  # folder for PNGs of the pictures; None: no files
     progress: bool = False,  # shows a bar
-    left_out: LeftOut | None = None,  # gets what fails
+    left_out: LeftOut | None = None,  # collects the parts that fail
     seconds: float
     | None = 0.0,  # that FLIP, LPIPS and figures from beside the path may take; 0: they are left out; None: SECONDS
 ) -> Evaluation:

@@ -192,7 +192,7 @@ class LidarMetrics:
         returned (rays that never cross 0.5 count as 80 m; the median of an even number is the mean of the middle two).
         `lidar_opacity_half`: share of these rays with an opacity of at least 0.5. `intensity_rmse`: over these rays.
         `drop_accuracy`: share of all rays with (drop > 0.5) == not returned. `chamfer_m`: see `chamfer`; mean over sweeps.
-        What nothing was measured for is NaN."""
+        A figure without measurements is NaN."""
         absolute = torch.cat(self._absolute) if self._absolute else torch.zeros(0)
         low, high = middle(absolute).tolist()
         return {

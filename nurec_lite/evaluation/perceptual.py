@@ -21,7 +21,7 @@ class Perceptual:
     images: int  # that come
     device: torch.device
     left_out: LeftOut
-    notes: list[str] = field(default_factory=list)  # sentences on what is left out
+    notes: list[str] = field(default_factory=list)  # sentences on figures that are left out
     spent: float = 0.0
     come: int = 0
     flips: list[float] = field(default_factory=list)

@@ -36,7 +36,7 @@ _MAX_WIDTH = 2048  # columns of a range image at most
 _STRIP = 192  # pixels of height that a range image should have, about
 _FILL = 2  # columns across which an empty cell takes the value of the nearest ray
 _HEADER, _FONT, _GAP = 24, 14, 6  # pixels
-_STRIPE, _HATCHES = 4, (96, 128)  # pixels of a stripe over what is masked, and its grey levels
+_STRIPE, _HATCHES = 4, (96, 128)  # pixels of a stripe over masked pixels, and its grey levels
 _DARK, _LIGHT = (24, 24, 28), (230, 230, 230)
 
 
@@ -132,7 +132,7 @@ def range_picture(
 
 
 def sweep_picture(
-    sweep: Sweep,  # R rays, with what is shown of them
+    sweep: Sweep,  # R rays, with the values to show
     lidar: Lidar,
     title: str,
     far: float | None = None,  # metres: end of the scale; None: of this sweep

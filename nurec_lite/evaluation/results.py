@@ -30,7 +30,7 @@ class Figure:
     factor: float = 1.0  # of the value of metrics.json, for a unit that people read
 
     def text(self, value: Any) -> str:
-        """The value without its unit; a dash for what was not measured."""
+        """The value without its unit; a dash without a measurement."""
         if not measured(value):
             return "–"
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -107,7 +107,7 @@ def known_figures(metrics: dict[str, Any]) -> list[Figure]:
 
 
 def table(metrics: dict[str, Any]) -> str:
-    """The figures line by line, without what was not measured, and what is odd about the capture."""
+    """The measured figures line by line, and the findings about the capture."""
     lines = [(f, metrics[f.key]) for f in known_figures(metrics) if measured(metrics[f.key])]
     figures = [f"  {f.label:32} {f.text(value):>10} {f.unit}".rstrip() for f, value in lines]
     return "\n".join([*figures, *(f"  {sentence}" for sentence in metrics.get("findings", ()))])

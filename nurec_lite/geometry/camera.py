@@ -75,7 +75,7 @@ class Camera:
 
     @property
     def is_angular(self) -> bool:
-        """Whether depth is the distance from the camera, and not along its axis: it may see what lies beside and behind it."""
+        """Whether depth is the distance from the camera, and not along its axis: it may see points at its sides and behind it."""
         return self.lens in ANGULAR
 
     def downscaled(self, factor: int) -> "Camera":
@@ -176,7 +176,7 @@ def unproject(
 
 
 def _without_pixels(camera: Camera, lens: Lens, u: Tensor, v: Tensor) -> Tensor:
-    """[..., 2] what the lens makes of q, of pixels."""
+    """[..., 2] distorted by the lens, from q of pixels."""
     b, c = camera.fy * lens.skew[0], camera.fy * lens.skew[1]
     inverse = 1 / (camera.fx * camera.fy - b * c)
     u, v = u - camera.cx, v - camera.cy

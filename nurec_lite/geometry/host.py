@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single rotations and poses in Python's floats: the same as in se3.py, which says what is computed.
+"""Single rotations and poses in Python's floats: the same formulas as in se3.py.
 
 A torch operator costs some microseconds on however few numbers, and a view's poses would take hundreds; these take a tenth of that
-all together. What is not finite comes out as NaN, as from torch.
+all together. Infinite values become NaN, as in torch.
 """
 
 import math

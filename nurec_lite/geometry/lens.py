@@ -7,7 +7,7 @@ A point lies at q, in the plane (x / z, y / z) for `pinhole`, at its angle times
     q (1 + a1 r + ... + a8 r^8) / (1 + d1 r^2 + d2 r^4 + d3 r^6) + tangential(p1, p2) + (s1 r^2 + s2 r^4, s3 r^2 + s4 r^4)
 
 and pixels are u = fx x + skew_u y + cx, v = skew_v x + fy y + cy. Beyond `limit`, outside of the image, q grows on in proportion to r,
-so that no polynomial folds what lies outside into the image.
+so that no polynomial folds points outside into the image.
 """
 
 import math

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks of cameras: pixels that show no scene, such as the bonnet of the vehicle or its rig. Nothing learns from them or measures them.
 
-Masks are tensors on the host and are never written into: what is made of one is kept by the tensor itself.
+Masks are tensors on the host and are never written into: results for a mask are cached by the tensor object.
 """
 
 from functools import lru_cache

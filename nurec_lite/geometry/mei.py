@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-FIELD = math.radians(97.5)  # from the axis; what lies beyond is not seen
+FIELD = math.radians(97.5)  # from the axis; the lens sees nothing beyond
 _WITHIN = 0.95  # of the angle at which the model turns back
 _ANGLES, _AROUND = 200, 48  # samples
 _TERMS = 8  # of the radial polynomial

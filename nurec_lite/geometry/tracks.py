@@ -105,7 +105,7 @@ def joined(parts: Sequence[Tracks], margin: float) -> Tracks:
 
 
 def moves(part: Tracks, distance: float) -> bool:
-    """Whether an object comes further than `distance` metres from where it is first; boxes of what is parked scatter by less."""
+    """Whether an object moves more than `distance` metres from its first place; boxes of parked objects scatter by less."""
     return float((part.translations - part.translations[:1]).norm(dim=1).max()) > distance
 
 

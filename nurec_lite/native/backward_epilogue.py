@@ -80,7 +80,7 @@ def deferred_scene(
     values: Values,
     stored: bool,  # they are activated here
     still: int,  # S
-    tracks: tuple[Tensor, ...],  # starts and what follows in ActorArrays, with the time of each view
+    tracks: tuple[Tensor, ...],  # starts and the later fields of ActorArrays, with the time of each view
 ) -> DeferredScene:
     asked = [view.pose_delta is not None and view.pose_delta.requires_grad for view in views]
     by_lidar, moving = [isinstance(view, LidarView) for view in views], [has_per_ray_origins(view) for view in views]
@@ -228,7 +228,7 @@ def _move_back(
     ctx: Any,
     arrays: BackwardScene,
     tracks: Sequence[Tensor],
-    found: Sequence[Tensor],  # rows of what moves are filled in
+    found: Sequence[Tensor],  # rows of moving Gaussians are filled in
     d_moved: MovedGrads,
 ) -> tuple[Maybe, ...]:
     """Differentiates the interpolation of actors; returns the gradients of the tracks."""

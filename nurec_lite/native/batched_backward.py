@@ -36,7 +36,7 @@ class Launch:
     moving: bool  # rays have origins or delays
     lenses: bool  # some view has a lens of kernels/math/lens.cuh
     segment_entries: int
-    capacity: int  # -1: what the lists need
+    capacity: int  # -1: as the lists need
     depth_bits: int
     rank1_sh: DeferredShGrad | None
     eyes: tuple[Tensor, ...]  # [3] of each image

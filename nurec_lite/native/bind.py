@@ -23,7 +23,7 @@ def native_plan(device: torch.device) -> RenderPlan:
 def native_stages(
     plan: RenderPlan,
 ) -> dict[str, object]:  # by the names of nurec_lite.training.stages.Stages
-    """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
+    """Compiles the kernels if need be; nurec_lite.native.build.BuildError names a missing tool."""
     ops.load()
     by_plan = stages.project, stages.tile, stages.render_camera, stages.render_lidar
     batched = {"render_views": BatchedRenderer()} if plan.max_views > 1 else {}

@@ -25,7 +25,7 @@ from nurec_lite.native.cache import cache_folder, exposed, private_folder, say, 
 from nurec_lite.native.compilers import BuildError, Toolchain, find_tools, host_flags
 
 LIBRARY = "nurec_lite.so"
-SUM = f"{LIBRARY}.sha256"  # of what the library was when it was made
+SUM = f"{LIBRARY}.sha256"  # digest of the library when it was made
 _TORCH = Path(torch.__file__).parent
 _FAST = "-O3 -march=native -fno-math-errno -fopenmp -std=c++17 -fPIC"
 # With a vector exp; inputs are checked to be finite. No formula may be put in another order: GCC made e x (g x e) into
@@ -58,7 +58,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "raster_warps/views/many_views.cu": f"{_CUDA} --use_fast_math",
 }
 _EVERY = 15.0  # seconds between two lines that say how far it is
-_ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
+_ENGLISH = {"LC_ALL": "C"}  # the output of compilers is searched for errors
 
 
 def library(architecture: str = "") -> Path:
@@ -177,7 +177,7 @@ def _alone(path: Path) -> Iterator[int]:
         try:
             yield file.fileno()
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # also for what the compiler may have left running
+            fcntl.flock(file, fcntl.LOCK_UN)  # also for processes that the compiler may have left running
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections import deque
 from nurec_lite.splat.views import CameraView, LidarView
 
 RECENT_LISTS = 256  # remembered lengths of lists, for a kind of views
-SHRINK_FROM = 2  # a capacity is too large at this many times what is needed now
+SHRINK_FROM = 2  # a capacity is too large at this multiple of the present need
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
 
@@ -20,7 +20,7 @@ class CapacityTracker:
 
     def __init__(
         self,
-        slack: float,  # how many times what the longest list needed
+        slack: float,  # multiple of the need of the longest list
     ) -> None:
         self.slack, self._near = slack, 1 + (slack - 1) / 4
         self._needed: dict[str, deque[int]] = {}  # entries by View.kind

@@ -32,9 +32,9 @@ from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
 Rendering = CameraImage | LidarReturns
-Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and [2] int64 capacity that their lists need
+Queued = tuple[Sequence[Rendering], Tensor]  # renders of views, and [2] int64 capacity that their lists need
 Capacities = tuple[int, int]  # Gaussians seen, and entries
-SLACK = 1.25  # capacity relative to what a launch of the same views needed
+SLACK = 1.25  # capacity relative to the need of a launch of the same views
 MAX_CAPACITY = 1 << 31  # as the operator takes it
 UNLIMITED = (-1, -1)  # the host waits for the true number of entries
 MAX_SPLIT_TILES = (
@@ -51,7 +51,7 @@ class BatchedRenderer:
         self._capacities: dict[tuple[str, int, int], Capacities] = {}  # by sensor, V and N
         self._recorded = InferenceGraphs()
         self._most: dict[str, int] = {}  # views of a sensor for which there was memory, where there was too little
-        self._node: Tensor | None = None  # for which, and for what was written into it, this holds:
+        self._node: Tensor | None = None  # the node, at its version, for which the following holds:
         self._version = -1
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
         self._still = 0
@@ -160,7 +160,7 @@ class BatchedRenderer:
         cells = views[0].lidar.cells(BEAMS, device=rows.device)
         sizes = [len(view.directions) for view in views]
         directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
-        few = len(views) <= MAX_CAPTURED_VIEWS  # what may be recorded copies nothing from the host
+        few = len(views) <= MAX_CAPTURED_VIEWS  # a launch that may be captured copies nothing from the host
         begins = begins_of(sizes, rows.device) if few else upload(torch.tensor([0, *sizes]).cumsum(0), rows.device)
         rays = SensorRays(directions, fractions, cells.edges, begins)
         out, distance, transmittance, median, _, needed = self._blended(

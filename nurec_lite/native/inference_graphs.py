@@ -24,7 +24,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
 Rendering = CameraImage | LidarReturns
-Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and what a host must know to believe it
+Queued = tuple[Sequence[Rendering], Tensor]  # renders of views, and the number by which the host accepts them
 Queue = Callable[[Sequence[AnyView]], Queued]
 RENDERS_BEFORE_CAPTURE = 2  # times that views are rendered without a recording, which takes as long as some of them
 MAX_CAPTURED_VIEWS = 4  # that one recording may render: with more of them the GPU is the slower one
@@ -37,7 +37,7 @@ log = logging.getLogger("nurec_lite")
 class Kept:
     """The graph of views that differ by numbers alone."""
 
-    reads: tuple[ref[Any], ...]  # what a recording has the addresses of, and does not keep
+    reads: tuple[ref[Any], ...]  # tensors of which a graph has the addresses, without keeping them alive
     seen: int = 0
     refused: bool = False  # it cannot be recorded
     views: tuple[AnyView, ...] = ()  # the places
@@ -56,7 +56,7 @@ class InferenceGraphs:
         views: Sequence[AnyView],  # of one sensor, alike
         reads: tuple[Any, ...],  # all that `queue` reads and that lies at its place until it is replaced
         sizes: tuple[Any, ...],  # of other things than views, by which its launches may differ
-        queue: Queue,  # queues what views see, and does not wait
+        queue: Queue,  # queues the renders of views, and does not wait
     ) -> Queued | None:
         """None: not recorded yet, or not at all."""
         rays, sensor = tuple(map(room_for, views)), views[0].sensor

@@ -3,7 +3,7 @@
 
 `load()` comes before the first use; nurec_lite/native/stages.py, which calls the operators, does so.
 
-What does not fit raises ValueError or TypeError: shapes, dtypes and devices always; NaN, infinity and numbers out of range on the CPU
+Wrong arguments raise ValueError or TypeError: shapes, dtypes and devices always; NaN, infinity and numbers out of range on the CPU
 always, on CUDA only with NUREC_LITE_CHECK=1 in the environment, since every such check waits for the device.
 """
 
@@ -53,7 +53,7 @@ OPERATORS = (
 
 @lru_cache(maxsize=1)
 def load() -> None:
-    """Compiles the kernels if need be and registers them; nurec_lite.native.build.BuildError says what is missing."""
+    """Compiles the kernels if need be and registers them; nurec_lite.native.build.BuildError names a missing tool."""
     torch.ops.load_library(str(library(_architecture())))
     for operator in OPERATORS:
         operator.register()

@@ -24,7 +24,7 @@ class RenderPlan:
     half_staging: bool = False  # with half the rows in shared memory
     # warp tiles (kernels/raster_warps)
     warp_tiles: bool = False  # lists belong to the 32 rays of a warp, or to 16 of them; the next three need it
-    tight_lists: bool = False  # lists hold only what may reach a ray
+    tight_lists: bool = False  # lists hold only Gaussians that may hit a ray
     segment_entries: int = UNCUT  # a longer list is cut into segments
     deferred_backward: bool = False  # views accumulate moments, one epilogue makes gradients of those of all views
     # both

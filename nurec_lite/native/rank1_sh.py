@@ -125,7 +125,7 @@ class _ViewColourRank1(torch.autograd.Function):
     def forward(ctx: Any, deferred: DeferredShGrad, seen: Tensor | None, *tensors: Tensor) -> Tensor:
         *placements, sh0, sh_rest, eye = tensors
         ctx.deferred = deferred
-        ctx.harmonics = sh0, sh_rest  # the parameters themselves: what is saved need not come back as the same object
+        ctx.harmonics = sh0, sh_rest  # the parameters themselves: saved tensors may come back as other objects
         ctx.save_for_backward(*tensors)
         found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye, seen)
         return found

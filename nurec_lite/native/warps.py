@@ -38,7 +38,7 @@ def list_warp_tiles(
     projection: Projection,  # for warp tiles
     view: CameraView | LidarView,
     capacity: int | None,  # entries; with it the host waits for nothing
-    tight_lists: bool,  # hold only what may reach a ray
+    tight_lists: bool,  # lists hold only Gaussians that may hit a ray
 ) -> PairList:
     """Returns the lists of a view's warp tiles."""
     assert projection.gaussians is not None and projection.shapes is not None

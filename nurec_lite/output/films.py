@@ -178,7 +178,7 @@ class _Film:
         self.count += 1
 
     def finish(self) -> None:
-        """imageio does not look at how ffmpeg ended, so what it wrote is read again."""
+        """imageio does not check the exit status of ffmpeg, so the file is read again."""
         self.close()
         try:
             whole = self.count == 0 or imageio_ffmpeg.count_frames_and_secs(self.temporary)[0] == self.count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps of what cameras see: colour, depth, normals, opacity and classes, each through the same stages as the colour.
+"""Maps of cameras: colour, depth, normals, opacity and classes, each through the same stages as the colour.
 
 A pixel blends Gaussians i with weights w_i = alpha_i T_i along its ray; t_i is where the ray meets Gaussian i.
 

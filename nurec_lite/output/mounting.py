@@ -36,7 +36,7 @@ def mounting(
     return base @ T @ (FORWARD_FROM_OPTICAL if camera else torch.eye(4, dtype=torch.float64))
 
 
-def _base(path: Path, name: str, capture: Capture) -> Tensor:  # [4, 4] rig from the axes of what it is relative to
+def _base(path: Path, name: str, capture: Capture) -> Tensor:  # [4, 4] rig from the axes of `relative_to`
     if name == RIG:
         return torch.eye(4, dtype=torch.float64)
     for sensor in sensors_of(capture):

@@ -40,11 +40,11 @@ _PLY_TYPES = {"<f4": "float", "<f8": "double", "|u1": "uchar"}
 
 @dataclass(frozen=True)
 class RenderedSweep:
-    """R rays: what was asked, on the host, and what the scene answers."""
+    """R rays on the host, and their returns from the scene."""
 
     frame: SweepFrame  # poses and times of the revolution
     lidar: Lidar
-    rays: Sweep  # directions, times and rings; its ranges are what was measured, if they mean anything
+    rays: Sweep  # directions, times and rings; its ranges are the measured ones, if there are any
     returns: LidarReturns  # on the host
     origin: Origin = (0.0, 0.0, 0.0)  # metres, of the frame's poses in the world of the capture's source
 

@@ -21,7 +21,7 @@ WHOLE = (-math.pi, math.pi)
 
 @dataclass(frozen=True)
 class NovelSensor:
-    """A camera or lidar of one's own, and what neither says of itself."""
+    """A camera or lidar of one's own, with the duration of its readout and its field of view."""
 
     sensor: Camera | Lidar
     seconds: float  # of the readout, or of a revolution

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lidar returns as depths in an image: what stands for rendered rays where the renderer draws images alone (render=gsplat).
+"""Lidar returns as depths in an image: a substitute for rendered rays if the renderer draws images alone (render=gsplat).
 
 A return, placed in the world at its own ray's time, is projected into the images of the same moment; the expected depth of the
-pixel it falls on is compared with its own. What an actor moves between both times is neglected, and a point that the lidar sees past
-what hides it from the camera counts like any other: weaknesses of this kind of supervision, which its users accept.
+pixel it falls on is compared with its own. The motion of actors between both times is neglected, and a point that is hidden from the
+camera counts like any other: weaknesses of this kind of supervision, which its users accept.
 Letters: R lidar rays; M of them ended inside an image.
 """
 
@@ -167,7 +167,7 @@ class DepthMetrics:
         return _median(self._errors[-1])
 
     def summary(self) -> dict[str, Any]:
-        """`lidar_median_abs_m`, `lidar_mean_abs_m`: over all returns inside the images; `lidar_errors` says what they are errors of.
+        """`lidar_median_abs_m`, `lidar_mean_abs_m`: over all returns inside the images; `lidar_errors` names the compared quantity.
         Where nothing is drawn the depth is 0. Empty if nothing was measured."""
         errors = np.concatenate(self._errors)
         if not len(errors):

@@ -39,7 +39,7 @@ class Peer:
 
 
 def load_peer(device: torch.device) -> Peer:
-    """gsplat with its kernels compiled, which its first use would do otherwise; ConfigError says what is missing."""
+    """gsplat with its kernels compiled, which its first use would do otherwise; ConfigError names the missing part."""
     if device.type != "cuda":
         raise ConfigError(f"render=gsplat runs on CUDA only, but the device is {device}; use render=own")
     try:

@@ -5,4 +5,4 @@ from nurec_lite.base.errors import UserError
 
 
 class ProfileError(UserError):
-    """A profile cannot be taken or read; the message says why and what to do."""
+    """A profile cannot be taken or read; the message says why, and names the remedy."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section with views from beside the path, where nothing was captured, and what is measured there."""
+"""The section with views off the path, where nothing was captured, and their figures."""
 
 from nurec_lite.evaluation.beside import DISTANCES
 from nurec_lite.evaluation.results import FIGURES, measured

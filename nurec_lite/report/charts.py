@@ -71,7 +71,7 @@ def line_chart(
     ys: Sequence[float],  # as many, at least one
     x_unit: str,
     mark: Mark | None = None,
-    along: str = "training",  # what x measures
+    along: str = "training",  # the quantity of the x axis
     from_zero: bool = False,
 ) -> str:
     """One curve. The y axis begins at zero if that is wanted or costs little height."""
@@ -174,7 +174,7 @@ def _mark(x: Axis, y: Axis, mark: Mark) -> str:
 def _chart(
     title: str, note: str, x: Axis, y: Axis, drawn: str, attributes: str, x_texts: list[str] | None = None
 ) -> str:
-    """Axes with their labels around what is drawn, below a title."""
+    """Axes with their labels around the curves, below a title."""
     grid = "".join(
         f'<line class="grid" x1="{x.start}" x2="{x.end}" y1="{y.at(t):.2f}" y2="{y.at(t):.2f}"/>'
         f'<text x="{x.start - 6}" y="{y.at(t) + 3.5:.2f}" text-anchor="end">{text}</text>'

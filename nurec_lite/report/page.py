@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run as one self-contained page: what it reached, how it looks, how it got there, and how to repeat it."""
+"""The report of a run as one self-contained page: figures, images, curves, and the command that repeats it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ from nurec_lite.report.parts import escaped
 from nurec_lite.report.sections import configuration, frames, header, odd, provenance, summary
 from nurec_lite.report.views import curves, images, sweeps
 
-_SECTIONS: dict[str, Callable[[Report], str]] = {  # by what a sentence calls them if they fail
+_SECTIONS: dict[str, Callable[[Report], str]] = {  # by their names in a message if they fail
     "summary": summary, "images": images, "sweeps": sweeps, "beside": beside, "training": curves, "frames": frames,
     "configuration": configuration, "provenance": provenance,
 }  # fmt: skip

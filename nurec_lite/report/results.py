@@ -60,7 +60,7 @@ def results(
     scalars: Callable[[int, dict[str, Any]], None],  # takes the step and held-out metrics
     left_out: LeftOut,
 ) -> Results:
-    """Measures the scene on the held-out frames if `train.evaluate`, and looks for what is odd about the capture."""
+    """Measures the scene on the held-out frames if `train.evaluate`, and searches for oddities of the capture."""
     with span("measure"):
         evaluation, problem = _measured(stages, state, left_out) if state.config.train.evaluate else (None, None)
     if evaluation is not None:

@@ -21,7 +21,7 @@ _BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
 def header(report: Report) -> str:
-    """Name, what it is about in a line, and the main figures."""
+    """Name, subject in a line, and the main figures."""
     tiles = "".join(_tile(_BY_KEY[key], report.metrics[key]) for key in _TILES if measured(report.metrics.get(key)))
     facts = " · ".join(escaped(fact) for fact in _facts(report))
     return f'<header><h1>{escaped(report.capture)}</h1><p class="note">{facts}</p><div class="tiles">{tiles}</div></header>'

@@ -34,7 +34,7 @@ class Command:
 
 
 def changes(config: Config) -> list[Change]:
-    """Keys of training, but for `out` and options, that differ from what `data=KIND` alone would give."""
+    """Keys of training, but for `out` and options, that differ from the defaults of `data=KIND`."""
     base = _flat(to_dict(_defaults(config.data.kind)))
     meanings = {key: meaning for key, _, meaning in list_keys(Config)}
     mine = {k: v for k, v in _flat(to_dict(config)).items() if k in base and k != "out"}
@@ -51,7 +51,7 @@ def _defaults(kind: str) -> Config:
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and what is no dictionary; without options, because their parameters are free."""
+    """Dotted keys and their values; without options, because their parameters are free."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):

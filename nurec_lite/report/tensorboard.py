@@ -80,7 +80,7 @@ class Scalars:
         step, self._seconds = (int(rows[-1]["step"]), rows[-1]["seconds"]) if rows else (-1, 0.0)
         self._begin = time.time() - self._seconds
         known, before = folder.exists(), set(folder.glob(EVENTS))
-        # hides what other runs wrote there for the steps that now come: one that was interrupted after its last checkpoint, say
+        # hides entries of other runs for the steps to come, such as of one that was interrupted after its last checkpoint
         self._writer = import_module(_MODULE).SummaryWriter(str(folder), purge_step=step + 1 if known else None)
         if owner := owner_of(folder / "events"):
             owner.add(f"{folder.name}/{path.name}" for path in {*folder.glob(EVENTS)} - before)
@@ -108,7 +108,7 @@ class Scalars:
             return
         try:
             write()
-        except Exception as error:  # what its own thread met, of any class
+        except Exception as error:  # any error of its own thread
             self._lost = True
             log.warning("no more scalars for TensorBoard: %s", error)
 

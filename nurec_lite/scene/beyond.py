@@ -105,7 +105,7 @@ def panorama(
     sums: Tensor,  # [4, 2 height^2], of all images
     height: int,
 ) -> Tensor:  # [3, height, 2 height] logits, laid out as in `scene.sky`
-    """Mean colour of the images by direction: what stands before the sky is there too, and fades as it is modelled."""
+    """Mean colour of the images by direction: it includes objects before the sky, which fade as they are modelled."""
     total, count = sums[:3].double() / 255, sums[3]
     mean = torch.where(count.sum() > 0, total.sum(1) / count.sum().clamp(min=1), 0.5)
     colour = torch.where(count > 0, total / count.clamp(min=1), mean[:, None])

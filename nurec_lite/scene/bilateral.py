@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bilateral grids: what a camera makes of a colour, by where in the image it is and how bright.
+"""Bilateral grids: a camera's change of a colour by its place in the image and its brightness.
 
-A grid holds affine transforms of colour over place and luminance, few enough that a transform cannot draw what the scene should: a camera's
-local tone mapping, not an edge of the image. Zeros are the identity. Source: Chen, Paris and Durand, Real-time Edge-Aware Image Processing
+A grid holds affine transforms of colour over place and luminance, few enough that they model a camera's
+local tone mapping, but no edge of the image. Zeros are the identity. Source: Chen, Paris and Durand, Real-time Edge-Aware Image Processing
 with the Bilateral Grid (2007); learned with a scene: Wang et al., Bilateral Guided Radiance Field Processing (SIGGRAPH 2024).
 Letters: X Y Z cells across, down and over luminance.
 """
@@ -23,8 +23,8 @@ _LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (Rec. ITU-R BT.601)
 def sliced(
     grid: Tensor,  # [12, Z, Y, X] corner cells lie on corner pixels, the first and last layer at luminance 0 and 1
     image: Tensor,  # [H, W, 3] colours; their luminance chooses the layer
-) -> Tensor:  # [H, W, 3] transformed, each by what lies around it, trilinearly
-    """Gradients reach the grid and the image, through its luminance as well; what is brighter than 1 or darker than 0 has the end's."""
+) -> Tensor:  # [H, W, 3] transformed, each by its neighbouring cells, trilinearly
+    """Gradients reach the grid and the image, through its luminance as well; colours brighter than 1 or darker than 0 use the last cell."""
     luminance = sum(weight * image[..., c] for c, weight in enumerate(_LUMINANCE))
     assert isinstance(luminance, Tensor)
     across = _places(image.shape[0], image.shape[1], image.dtype, image.device)

@@ -2,11 +2,11 @@
 """Corrections of a capture's sensors: the rig's poses, the cameras' places on it and their clocks, brightness over time
 and from the centre of an image to its corners, and, if asked for, locally (nurec_lite/scene/bilateral.py).
 
-Corrections are linear in time between knots, so that a moment that nothing was learned from gets what its neighbours found. A correction
+Corrections are linear in time between knots, so that a moment without training frames gets the correction of its neighbours. A correction
 of a pose is a rotation vector and a translation, in radians and metres, applied on the sensor's side: T' = T exp(correction). The lidar's
-place on the rig stays, which leaves no freedom to what rig and cameras mean.
+place on the rig stays, which leaves no freedom between rig and cameras.
 
-A camera with a clock that is `offset` seconds late saw at t + offset what it says it saw at t. To first order the rig's velocity moves it
+A camera with a clock that is `offset` seconds late took at t + offset the image stamped t. To first order the rig's velocity moves it
 by exp(offset velocity), at the start of an exposure as at its end, and all that depends on time is looked up at t + offset: corrections
 of the rig, exposures, and where actors were, though from these an offset learns nothing. The lidar's clock is the rig's; without a
 lidar the first camera's is (nurec_lite/splat/views.py), and a rig that stands tells of no offset. Letters: K knots, C cameras.

@@ -18,7 +18,7 @@ from nurec_lite.scene.points import Points
 
 NEIGHBOURS = 8
 CHUNK = 1 << 17  # points at a time: one thread finds their axes
-ROTATIONS = 5  # of each pair of axes; after four, what is left is below rounding
+ROTATIONS = 5  # of each pair of axes; after four, the rest is below rounding
 _PAIRS = ((0, 1), (0, 2), (1, 2))
 
 

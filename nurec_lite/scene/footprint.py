@@ -21,7 +21,7 @@ NEAREST = 0.5  # metres; nearer ones count as not seen
 MARGIN = 10.0  # pixels beyond the border that still count as seen
 
 
-@dataclass(frozen=True, eq=False)  # the very same: what is made of it once is found again by it
+@dataclass(frozen=True, eq=False)  # compared by identity: results are cached by the object
 class Lookouts:
     """Places and times of F images."""
 

@@ -138,12 +138,12 @@ class SplitGaussians:
         )
 
 
-AnyGaussians = WorldGaussians | SplitGaussians  # what projection and renderers take
+AnyGaussians = WorldGaussians | SplitGaussians  # the input of projection and renderers
 
 
 def activate(g: Gaussians) -> dict[str, Tensor]:
     """Unit quaternions, scales = exp, opacities and lidar values = sigmoid; by the names of WorldGaussians, and `lidar_opacities` [N],
-    the very tensor `opacities` where the lidar has none of its own. Harmonics are what they are."""
+    the very tensor `opacities` where the lidar has none of its own. Harmonics stay unchanged."""
     opacities = torch.sigmoid(g.opacity_logits)
     lidar, own = g.lidar_logits.split([LIDAR_VALUES, g.lidar_logits.shape[1] - LIDAR_VALUES], dim=1)
     return {

@@ -116,7 +116,7 @@ def _of_actors(points: Points, config: ModelConfig, symmetric: frozenset[int]) -
 
 
 def _level(points: Points, path: Tensor) -> Tensor:
-    """[n] how often the voxels double: their size grows with the distance to the trajectory, as what a pixel covers does."""
+    """[n] how often the voxels double: their size grows with the distance to the trajectory, as a pixel's footprint does."""
     with span("levels"):
         distance = nearest(points.xyz, path, 1)[0][:, 0] if len(points) else points.xyz[:, 0]
     return torch.log2((distance / REFERENCE_METRES).clamp(min=1)).floor().clamp(max=4)

@@ -22,7 +22,7 @@ from nurec_lite.scene.points import Picture, Points, assign_to_actors, colours_i
 FEW = 20  # moments, an example of fewer
 LOOKED_AT = 60  # moments at most, which spread over the drive: a start does not grow with its length
 MUCH = 1 << 28  # bytes
-GUESSED_INTENSITY = 0.1  # of what the lidar has not seen
+GUESSED_INTENSITY = 0.1  # of points that the lidar has not seen
 Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
 Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]  # [H, W, 3] uint8 each, and rays
 
@@ -121,7 +121,7 @@ class Seen:
 
 
 def seen(asked: Asked) -> Seen:
-    """Frame by frame what is there to be seen."""
+    """The usable images and sweeps, frame by frame."""
     device, wanted = asked.far.device, asked.wanted
     background, actors, raised = (Kept(device, n) for n in (wanted.background, wanted.actors, wanted.raised))
     far = _guessed(asked.far, torch.zeros_like(asked.far, dtype=torch.float32), torch.zeros_like(asked.far[:, 0]) > 0)

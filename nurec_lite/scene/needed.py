@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of Gaussians that a capture needs: in proportion to the surface that images see, within what pixels and memory allow."""
+"""Numbers of Gaussians that a capture needs: in proportion to the surface that images see, within the limits of pixels and memory."""
 
 from dataclasses import dataclass
 

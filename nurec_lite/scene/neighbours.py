@@ -75,7 +75,7 @@ def _one_a_voxel(points: Tensor, size: float) -> Tensor:  # numbers
 
 
 def _merged(known: Found, found: Found, within: float) -> Found:
-    """`known` is complete up to `within`, and `found` is what lies beyond."""
+    """`known` is complete up to `within`; `found` has the farther ones."""
     if within == 0:
         return found
     kept = known[0].masked_fill(known[0] > within, torch.inf)

@@ -22,7 +22,7 @@ GROUND_METRES = 0.05  # above the underside of a box points belong to the object
 
 @dataclass(frozen=True)
 class Points:
-    """n points with what the sensors say of them."""
+    """n points with measured colours and intensities."""
 
     xyz: Tensor  # [n, 3] metres, float64, in the frame of their node
     node: Tensor  # [n] int64: 0 background, k + 1 track k
@@ -67,7 +67,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image that was decoded, and what took it."""
+    """A decoded image with its camera and frame."""
 
     camera: Camera
     frame: ImageFrame

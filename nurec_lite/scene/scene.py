@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that training learns about a drive: Gaussians, sky, tracks, exposure, and what its sensors are mistaken about."""
+"""Everything that training learns about a drive: Gaussians, sky, tracks, exposure, and corrections of its sensors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from nurec_lite.scene.gaussians import Gaussians
 
 @dataclass
 class Scene:
-    """A reconstruction. `tracks` holds what is fixed; its keyframes are replaced by the learned ones in `learned_tracks`."""
+    """A reconstruction. `tracks` holds the fixed parts; its keyframes are replaced by the learned ones in `learned_tracks`."""
 
     gaussians: Gaussians
     sky: Tensor  # [3, H, W] environment map over azimuth (wrapping) and elevation, before the sigmoid
@@ -69,14 +69,14 @@ def exposure(
 def exposed(
     scene: Scene,
     camera: int,
-    image: Tensor,  # [H, W, 3] linear in what the scene emits
+    image: Tensor,  # [H, W, 3] linear in the light of the scene
     gains: tuple[Tensor, Tensor],  # [3] log gain, [3] offset, as `exposure` has them
     moment: Tensor,  # [] float64 seconds
     expose: Callable[..., Tensor] = exposed_by,
     slice_grid: Callable[[Tensor, Tensor], Tensor] = sliced,
 ) -> Tensor:  # [H, W, 3] as the camera sees it
-    """Gain and offset of one camera at one time, and its vignetting where sensors are corrected; then what its bilateral grid of that
-    moment, if there is one, makes of these colours, as a camera maps tones after it has exposed."""
+    """Gain and offset of one camera at one time, and its vignetting where sensors are corrected; then its bilateral grid of that
+    moment, if there is one, as a camera maps tones after it has exposed."""
     vignetting = None if scene.calibration is None else scene.calibration.vignetting[camera]
     seen = expose(image, *gains, vignetting)
     grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)

@@ -26,7 +26,7 @@ def sample_sky(
 
 def over_sky(
     features: Tensor,  # [R, 3] colours, blended
-    transmittance: Tensor,  # [R] what passes through
+    transmittance: Tensor,  # [R] share of light that passes through
     sky: Tensor,  # [3, H, W] logits
     directions: Tensor,  # [R, 3] unit, world
 ) -> Tensor:  # [R, 3]

@@ -10,7 +10,7 @@ linear in the ray's Pluecker coordinates: g x e = cof(M) ((r - mu - v dt) x d) w
 matrix products of a per-Gaussian matrix with a per-ray vector, and |g|^2 - (g.e)^2 / |e|^2, which cancels, never appears. M and
 cof(M) are both taken times the smallest scale, which cancels in D2 and in t.
 
-Where rays have targets, what adds up along them is not t but by how much it misses the target, min(|t - target|, most).
+Rays with targets do not sum t but the range residual, min(|t - target|, most).
 
 Blending goes front to back in slabs of 32 Gaussians for all tiles of a chunk at once; tiles without open rays are dropped.
 Transmittances inside a slab are exp(L log(1 - alpha)) with L strictly lower triangular, one matrix product.
@@ -41,8 +41,8 @@ class Blend:
     """Results of blending for R rays."""
 
     features: Tensor  # [R, C] sum of w times feature
-    distance: Tensor  # [R] sum of w t, metres along the unit ray; with targets, of w times what t misses them by
-    transmittance: Tensor  # [R] what passes through
+    distance: Tensor  # [R] sum of w t, metres along the unit ray; with targets, of w times the range residual
+    transmittance: Tensor  # [R] share of light that passes through
     median: Tensor  # [R] metres: t of the Gaussian at which T crosses 0.5, 0 where none does
 
 
@@ -51,7 +51,7 @@ def blend(
     features: Tensor,  # [N, C]
     rays: Rays,
     pairs: PairList,
-    centre: Tensor,  # [3] world, what the rays' origins are relative to
+    centre: Tensor,  # [3] world; origins of the rays are relative to it
 ) -> Blend:
     """Blends the Gaussians of each tile's list over the tile's rays."""
     table, layout = _gaussian_table(gaussians, features, rays, centre)
@@ -82,7 +82,7 @@ def compact(
 
 @dataclass(frozen=True)
 class _Layout:
-    """Columns of the table: c [3, B] and e [3, 3] matrices, h [H] and M for t, opacity, features; B and H depend on what moves."""
+    """Columns of the table: c [3, B] and e [3, 3] matrices, h [H] and M for t, opacity, features; B and H depend on motion."""
 
     moving: bool  # rays have origins or delays of their own
     features: int
@@ -179,7 +179,7 @@ def _blend_slab(
 
 
 def _missed(t: Tensor, rays: Tensor, layout: _Layout) -> Tensor:
-    """[A, K, P] what a distance adds to the sum along its ray."""
+    """[A, K, P] the term of a distance in the sum along its ray."""
     if not layout.targets:
         return t
     target, most = rays[:, -2:].unbind(1)

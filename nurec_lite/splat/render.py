@@ -31,13 +31,13 @@ class CameraImage:
 class LidarReturns:
     """R rendered lidar rays, as blended; properties compute the visible values."""
 
-    distance: Tensor  # [R] metres, expected: sum of w t; of a view with targets, sum of w times what t misses them by
+    distance: Tensor  # [R] metres, expected: sum of w t; with targets, sum of w times the range residual
     median: Tensor  # [R] metres, t at which the transmittance crosses 0.5; 0 for rays that never cross
-    features: Tensor  # [R, 2] intensity, and probability that what is met returns nothing
+    features: Tensor  # [R, 2] intensity, and probability that the surface returns nothing
     transmittance: Tensor  # [R]
 
     def values(self) -> tuple[Tensor, Tensor]:  # [R] each
-        """Intensity, and probability that nothing returns; what passes through the scene never returns."""
+        """Intensity, and probability that nothing returns; light that passes through the scene never returns."""
         intensity, drop = self.features.unbind(-1)
         return intensity, drop + self.transmittance
 
@@ -60,7 +60,7 @@ def local_directions(
 ) -> Tensor:  # [N, 3] unit, from the eye to each mean, in the axes of its node
     towards = F.normalize(gaussians.means - eye, dim=-1)
     local = quat_rotate(quat_conjugate(gaussians.frames), towards)
-    if isinstance(gaussians, SplitGaussians):  # what stands still is not turned, either
+    if isinstance(gaussians, SplitGaussians):  # static Gaussians are not rotated, either
         return torch.cat([F.normalize(gaussians.still_means - eye, dim=-1), local])
     return local
 

@@ -2,7 +2,7 @@
 """Which Gaussians each group of rays has to look at.
 
 Rays come in tiles: 4x4 pixels of a camera, or the rays of one (azimuth, elevation) cell of a lidar. Small tiles waste few
-responses on rays that a Gaussian does not reach, which is what counts on a CPU.
+responses on rays that a Gaussian does not reach, and these decide the time on a CPU.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class PairList:
     rays: Tensor  # [T, P] int64 index of the ray, -1 where the tile has fewer than P
     offsets: Tensor  # [T + 1] int64
     gaussians: Tensor  # [L] int64, or int32 of warp tiles, into the Gaussians that were projected
-    needed: Tensor | None = None  # [1] int64, what L would have to be for all entries; None: they are all there
+    needed: Tensor | None = None  # [1] int64, length of a list with all entries; None: all are there
     seen: Rays | None = None  # the view's, where they were found on the way
     visible: Tensor | None = None  # [N] uint8, 0 for Gaussians that are in no list, where that is known
     read: RayRows | None = None  # where they were made on the way

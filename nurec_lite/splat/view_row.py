@@ -38,7 +38,7 @@ LENS_FIELDS = {
     "angular": 1, "a": 8, "d1": 1, "d2": 1, "d3": 1, "p1": 1, "p2": 1, "s1": 1, "s2": 1, "s3": 1, "s4": 1,
     "skew_u": 1, "skew_v": 1, "limit": 1, "edge": 1,
 }  # fmt: skip
-_BENDS = (1.0, 0.0, 0.0, 0.0, 0.0)  # for a lens with numbers in `lens`: what is bent has no conic
+_BENDS = (1.0, 0.0, 0.0, 0.0, 0.0)  # for a lens with numbers in `lens`: a distorted Gaussian has no conic
 _LIDAR = ("spin_rate", "azimuth_start")
 _WITHOUT_SPIN = (2.0**-100, -(2.0**99))  # kernels/math/sensor.cuh: every azimuth is at half of the sweep
 _WIDTHS = {

@@ -29,7 +29,7 @@ class Rays:
     origins: Tensor  # [R, 3] metres
     directions: Tensor  # [R, 3] unit
     delays: Tensor  # [R] seconds after the middle of the view
-    # [R, 2] metres: where a ray is known to end, and what a Gaussian that misses that counts at most; None: not known
+    # [R, 2] metres: the known end of a ray, and the largest residual of a Gaussian; None: not known
     targets: Tensor | None = None
 
 
@@ -80,7 +80,7 @@ class View:
     def eye(self) -> Tensor:  # [3] position of the sensor in the middle of the view
         return 0.5 * (self.T_world_sensor_start + self.T_world_sensor_end)[:3, 3]
 
-    def centre(self) -> Tensor:  # [3] the same without gradient: what coordinates are relative to
+    def centre(self) -> Tensor:  # [3] the same without gradient: origin of coordinates
         return self.eye().detach()
 
     def travel(self) -> float:

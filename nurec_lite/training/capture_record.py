@@ -20,7 +20,7 @@ from nurec_lite.training.schema_values import check_keys, check_names, check_num
 
 MOST = 1 << 62  # bytes, checksums and numbers of frames
 FAR = 2 * FARTHEST  # metres: a pose about an origin, both within bounds
-SMALLEST = 1e-9  # of what is above 0
+SMALLEST = 1e-9  # of values above 0
 LEFT_OUT = ("mask",)  # of a camera: each use of a scene chooses its masks
 POSES_FROM = (GIVEN, POSITIONED, UNKNOWN, CHOSEN, ESTIMATED)
 _NUMBERS: dict[str, tuple[float, float]] = {

@@ -42,7 +42,7 @@ def save_checkpoint(
     counters: dict[str, float],  # step, seconds
     history: list[dict[str, float]],  # rows of `history.History`
     texts: Mapping[Path, str] = MappingProxyType({}),  # texts about this checkpoint
-    stale: Sequence[Path] = (),  # what tells of another one
+    stale: Sequence[Path] = (),  # files of another run
     digest: Digest | None = None,  # of the capture
 ) -> None:
     """Saves a checkpoint with its texts; a crash or a full disk leaves the previous one. A folder never holds a checkpoint with texts of

@@ -29,7 +29,7 @@ MAX_COPIES = 51  # of one Gaussian in one relocation; the sums below stay exact 
 class Relocation:
     """The store after a relocation: M Gaussians."""
 
-    changed: dict[str, Tensor]  # M rows each: means, and what else is not only rows of the old store
+    changed: dict[str, Tensor]  # M rows each: means, and other parameters that are no copies of old rows
     node: Tensor  # [M] int64
     source: Tensor  # [M] int64 row of the old store that a Gaussian continues, or is a copy of
     anew: Tensor  # [M] bool: it begins anew, without moments
@@ -100,7 +100,7 @@ def relocate_masked(
 
 
 def _dead(g: Gaussians, lost: Tensor | None) -> Tensor:
-    faded = (g.greatest_opacity() > DEAD_OPACITY).logical_not_()  # as is what is no number
+    faded = (g.greatest_opacity() > DEAD_OPACITY).logical_not_()  # NaN counts, too
     return faded if lost is None else faded | lost
 
 

@@ -16,7 +16,7 @@ from nurec_lite.training.torch_file import read_torch_file
 
 AUTO = "auto"  # of train.resume
 CHECKPOINT, HISTORY, CONFIG = "checkpoint.pt", "history.csv", "config.yaml"
-DOUBTS = "doubts.json"  # what its sensors say against the capture; only where there is something
+DOUBTS = "doubts.json"  # verdicts of the checks against the capture, if there are any
 METRICS, FRAMES = "metrics.json", "frames.csv"  # metrics are the last file that a run writes
 MEASURED = (METRICS, "report.html", FRAMES, "timing.csv", "broken.json")  # with pictures, they tell of the checkpoint
 SCALARS = "tensorboard"

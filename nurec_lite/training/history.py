@@ -29,7 +29,7 @@ _FAILED = "failed"  # name of a figure: 1 if the step failed and is repeated
 class Figures:
     """Figures of one step, in one tensor on the device, so that the host copies once."""
 
-    names: tuple[str, ...]  # of the loss terms, and of what is no term
+    names: tuple[str, ...]  # of the loss terms, and of other figures
     values: Tensor  # [names]
 
     @staticmethod

@@ -110,7 +110,7 @@ def _with_looks(name: str, known: Digest, found: Digest) -> SensorFrames:
     return replace(frames, looked=known.frames[name].looked, looks=known.frames[name].looks)
 
 
-# ---- what every checkpoint says
+# ---- differences that every checkpoint can show
 
 
 def _check_origin(path: Path, scene: dict[str, Any], capture: Capture) -> None:

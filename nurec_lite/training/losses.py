@@ -24,7 +24,7 @@ _SIGMA = 1.5  # pixels
 _C1, _C2 = 0.01**2, 0.03**2  # of Wang et al. 2004 for values in 0..1
 _PROBABILITY_EPS = 1e-6
 _METRES_A_RADIAN = 10.0  # weight of a rotation against a translation: its motion at this distance
-_METRES_A_SECOND = 1.0  # what a clock weighs: less than a rig drives, as clocks are known less well than places
+_METRES_A_SECOND = 1.0  # weight of a clock: less than a rig's speed, as clocks are known less well than places
 _ALIKE = (
     0.01  # opacities that differ by less are tied by the square: rounding must not choose the sign of a whole slope
 )
@@ -151,7 +151,7 @@ def lidar_loss(
 def with_range_targets(
     view: LidarView,
     sweep: Sweep,  # of the same rays
-    reach: float,  # metres: what a Gaussian off a return counts at most; 0: no targets
+    reach: float,  # metres: largest residual of a Gaussian; 0: no targets
 ) -> LidarView:
     """With the measured ranges as targets; Gaussians on rays that did not return miss nothing."""
     if reach == 0:
@@ -181,7 +181,7 @@ def regularisers(
     terms = {"opacity": opacities.mean(), "scale": scales.mean()}
     if lidar_opacities is opacities:
         return terms
-    # both by a mean over elements, so that equal weights cancel exactly: Adam would make a step of what rounding leaves
+    # both by a mean over elements, so that equal weights cancel exactly: Adam would make a step of the rounding error
     tie = F.smooth_l1_loss(opacities, lidar_opacities, reduction="none", beta=_ALIKE).mean()
     return terms | {"opacity": terms["opacity"] + lidar_opacities.mean(), "tie": tie}
 
@@ -209,7 +209,7 @@ def calibration_terms(
 
 
 def _mean_squares(
-    parts: Sequence[tuple[Tensor, float]],  # of any shape, and what its mean weighs
+    parts: Sequence[tuple[Tensor, float]],  # of any shape, and the weight of its mean
 ) -> Tensor:  # []
     """Weighed and added up, by one product of vectors: a launch instead of a dozen. A part without numbers adds nothing."""
     numbers = torch.cat([part.flatten() for part, _ in parts])

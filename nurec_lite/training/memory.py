@@ -11,7 +11,7 @@ from nurec_lite.config import Config
 from nurec_lite.scene.needed import LEAST
 
 TRIES = 4
-_LESS = 0.7  # of what it was
+_LESS = 0.7  # of its value before
 
 
 class OutOfMemoryError(UserError):

@@ -13,7 +13,7 @@ import torch
 class Order:
     """The order of shots for all steps."""
 
-    frames: tuple[int, ...]  # one or more, what is put in order
+    frames: tuple[int, ...]  # one or more, to be put in order
     moments: tuple[int, ...]  # of each frame: those of one moment join the same step
     seed: int
     most: int  # frames a step, if there are as many
@@ -40,7 +40,7 @@ def _steps(order: Order, block: int, epochs: int) -> list[tuple[int, ...]]:
     for epoch in range(block * epochs, (block + 1) * epochs):
         shuffled = _shuffled(len(order.frames), order.seed, epoch)
         unseen = set(shuffled)
-        # what a step under way has from the epoch before comes last
+        # frames that a step under way has from the epoch before come last
         for first in sorted(shuffled, key=step.__contains__):
             if first in unseen:
                 group = _group(order, first, unseen, step)

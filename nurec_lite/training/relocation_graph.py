@@ -34,7 +34,7 @@ class CapturedRelocation:
         self._recorder: Recorder | None = None
         self._off = False  # something cannot be recorded
         self._safety = CaptureSafety()  # at those of the store
-        self._store: tuple[object, ...] = ()  # what the recording reads, and what it has of the host
+        self._store: tuple[object, ...] = ()  # tensors that the graph reads, and values of the host in it
         self._failed: Tensor | None = None  # where the recording reads whether the step failed
         self._graph: CapturedGraph[None] | None = None
 

@@ -112,7 +112,7 @@ def _check_calibration(
     value: Any,
     grids: bool,  # bilateral ones are learned
     clocks: bool,  # offsets are, too
-) -> dict[str, tuple[int | None, ...]]:  # shapes of what is learned
+) -> dict[str, tuple[int | None, ...]]:  # shapes of learned tensors
     check_keys(value, "scene.calibration", ("knots", "cameras"))
     check_names(value["cameras"], "scene.calibration.cameras")
     demand(not any(clashes(value["cameras"])), "scene.calibration.cameras", "different from one another")

@@ -38,7 +38,7 @@ class SweepShot:
     index: int  # into Capture.sweeps
     sweep: Sweep
     view: LidarView  # of the same rays
-    # [R] bool; None: all rays count. The others fill up: they are copies of rays, say nothing of what returned, and no loss counts them
+    # [R] bool; None: all rays count. The others fill up: they are copies of rays, and no loss counts them
     counted: Tensor | None = None
 
 
@@ -99,7 +99,7 @@ class ShotPlan:
 
     capture: Capture
     seed: int
-    lidar_rays: int  # of each sweep, about; a multiple of what a sector holds
+    lidar_rays: int  # of each sweep, about; a multiple of a sector's rays
     images_a_step: int = field(default=1, kw_only=True)  # if there are as many; those of one moment first
     sweeps_a_step: int = field(default=1, kw_only=True)  # sweeps, if there are any
     sweeps_every: int = field(default=1, kw_only=True)  # steps from one with sweeps to the next
@@ -186,7 +186,7 @@ class ShotPlan:
 
     def columns(self, lidar: Lidar, rays: int) -> int:
         """Columns of cells in a sector of a sweep of so many rays. Neighbours share Gaussians, so wide sectors are cheap: where none is
-        given, two hold about what is drawn. Then a power of two, so that sweeps of nearly the same number of rays have equal ones."""
+        given, two hold about the drawn rays. Then a power of two, so that sweeps of nearly the same number of rays have equal ones."""
         if self.sector is not None:
             return self.sector
         wanted = self.lidar_rays / max(rays, 1) * lidar.cells().columns / 2

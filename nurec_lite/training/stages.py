@@ -84,7 +84,7 @@ class FeedStages:
     frames: p.Frames
     next_batch: p.NextBatch
     upload: p.Upload
-    place: MoveShots  # what was decoded, to the device
+    place: MoveShots  # moves decoded frames to the device
     fetch: Fetch  # next_batch, then place
     resize: MoveShots  # on the device, to the resolution that is learned at this time
     group_rays: p.GroupRays

@@ -44,11 +44,11 @@ class TrainState:
     # [groups of the optimizer + 1] float32 of the present step: the groups' rates, and how many standard deviations of noise. `schedule`
     # leaves it on the host, `learn` brings it to the device
     lr_and_noise: Tensor | None = None
-    consistent: bool = True  # False while a step changes it: what is there then must not be saved
+    consistent: bool = True  # False while a step changes it; it must not be saved then
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists have all the room that they need
     failed: Tensor | None = None
-    digest: Digest | None = None  # of the capture, for checkpoints; None: they do not say what they were made from
+    digest: Digest | None = None  # of the capture, for checkpoints; None: they do not name their capture
     most: int | None = None  # Gaussians up to which density control adds some; None: density.cap, which is a number
 
     @property
@@ -77,7 +77,7 @@ class Rendered:
 
     images: tuple[CameraImage, ...]
     exposed: tuple[Tensor, ...]  # [H, W, 3] of each image, as its camera would see it
-    targets: tuple[Tensor, ...]  # [H, W, 3] of each image, what the camera saw, 0 to 1
+    targets: tuple[Tensor, ...]  # [H, W, 3] of each image, captured, 0 to 1
     returns: tuple[LidarReturns, ...]  # of the sweeps
     activated: Mapping[str, Tensor] | None  # as above
     lists: tuple["ListUse", ...]  # of the images, then of the sweeps
@@ -107,7 +107,7 @@ class StepResult:
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[ListUse, ...] = ()
     # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step changed nothing and will be done
-    # again; None where it cannot fail. Or, where these are on their way already, what arrives on the host
+    # again; None where it cannot fail. Or, if their copies are under way, the future on the host
     report: Tensor | HostFuture | None = None
 
     @property

@@ -63,7 +63,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class SweepFile:
-    """One file, and what undoes its compensation."""
+    """One file, and the motion that undoes its compensation."""
 
     path: Path
     stamp: float  # seconds

@@ -16,7 +16,7 @@ from nurec_lite.capture.types import CaptureError
 LARGEST = 1 << 25  # bytes of a file; a sweep of 100 000 points has 1 MB
 MOST_ROWS = 2_000_000
 MOST_BYTES = 1 << 28  # of all buffers, decompressed
-MARK, PADDED = b"ARROW1", 8  # begin and end of a file; bytes of the first mark with what fills it up
+MARK, PADDED = b"ARROW1", 8  # begin and end of a file; bytes of the first mark with padding
 HEADER, ROWS, BUFFERS = 2, 0, 2  # places of fields in the tables Message and RecordBatch
 PLAIN = -1  # length of a buffer that is not compressed
 

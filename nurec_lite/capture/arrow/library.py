@@ -48,7 +48,7 @@ def damaged(path: Path, remedy: str = REMEDY) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or short(str(error).splitlines()[0] if str(error) else "damaged")
         raise CaptureError(f"{path} cannot be read ({reason}); {remedy}") from error
-    except Exception as error:  # what damaged bytes happen to mean
+    except Exception as error:  # damaged bytes can raise any error
         reason = short(str(error).splitlines()[0]) if str(error) else type(error).__name__
         raise CaptureError(f"{path} cannot be read ({reason}); {remedy}") from error
 

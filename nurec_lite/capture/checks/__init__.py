@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks hold what a drive says of itself against what its sensors saw, before training and for every reader."""
+"""Checks that compare a drive's data with its sensors, before training and for every reader."""

@@ -17,7 +17,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 
 VIEWS = 6  # at least
-GROUPS = 8  # of views: what one of them left out changes says how sure a figure is
+GROUPS = 8  # of views: the change without one of them shows how sure a figure is
 FASTEST = 1.0  # metres a second: of a slower vehicle nothing tells the time
 VARIES = 1.3  # times the speed of the slower images that the faster ones have at least, for the speed to tell anything
 HALF = 3  # images of each half
@@ -128,7 +128,7 @@ def _with_error(values: Tensor) -> tuple[float, float]:
 
 
 def _peak(scores: Tensor, degrees: Tensor) -> tuple[float, float] | None:  # [T, K] -> degrees and seconds
-    """The highest, and between the cells by a parabola along each axis; None: it lies at the border of what was tried."""
+    """The highest, and between the cells by a parabola along each axis; None: it lies at the border of the tried values."""
     row, column = divmod(int(scores.argmax()), scores.shape[1])
     turn = _vertex(scores[:, column], row, degrees)
     seconds = 0.0 if scores.shape[1] == 1 else _vertex(scores[row], column, SECONDS)

@@ -41,11 +41,11 @@ FEWEST = 10  # points of an image that tell anything
 MOST, QUICK = 400, 120  # points of an image that are looked at, and in a quick look
 ALL = 2500  # points of a view that are looked at where a guess is fitted
 NEAR = 0.8  # degrees, and as much again as a pixel has: turns that belong to the guess
-FAR = 12.0  # degrees: turns that say what chance gives
+FAR = 12.0  # degrees: rotations so large that edges agree by chance alone
 AROUND = 20  # degrees of one step all around
 TRIED = 4  # turns of those, the highest
 FINEST = 0.3  # degrees between turns all around
-BETWEEN = 2.0  # times the near turns: what lies between belongs to neither
+BETWEEN = 2.0  # times the near rotations: those between belong to neither
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether boxes of moving objects hold what the lidar sees, at their times. Where they do not, other ways to read them are tried."""
+"""Compares boxes of moving objects with the returns at their times. If they disagree, other ways to read the boxes are tried."""
 
 from collections.abc import Iterator
 from dataclasses import replace

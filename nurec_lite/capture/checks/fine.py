@@ -15,7 +15,7 @@ from nurec_lite.capture.trajectory import velocities
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera
 
-TURNED_FIGURE, LATE_FIGURE = "degrees", "milliseconds"  # names of what a verdict is about
+TURNED_FIGURE, LATE_FIGURE = "degrees", "milliseconds"  # names of the figures of a verdict
 TURNED = 0.2  # degrees: mountings of published data sets are off by up to 0.18 (PandaSet), and
 OF_A_PIXEL = 0.4  # that a camera may be turned by without a word
 FAR = 2.0  # degrees: a camera that is turned so much is certainly wrong

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways in which a capture may say wrongly where a camera sits, what it sees and when: conventions that are easily exchanged."""
+"""Possible mistakes about a camera's place, images and clock: conventions that are easily exchanged."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ T_VEHICLE_OPTICAL = torch.tensor(
 
 @dataclass(frozen=True)
 class Guess:
-    """One way to read what a capture says of a camera."""
+    """One way to read a capture's data of a camera."""
 
     name: str  # completes a sentence that begins with "if"
     camera: Camera

@@ -21,7 +21,7 @@ PLAIN = 1.0  # grey levels of standard deviation: an image of one colour has les
 ALIKE = 1.0  # grey levels between small copies of two images that show the same
 ROWS = 192  # at least, of a thumbnail
 SMALL = (24, 40)  # rows and columns of such copies
-MOVED = 0.2  # metres from an image to the next: what the camera sees changes
+MOVED = 0.2  # metres from an image to the next, after which the view changes
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
@@ -124,7 +124,7 @@ def _moved(a: ImageFrame, b: ImageFrame) -> bool:
 
 
 def _same_file(a: ImageFrame, b: ImageFrame) -> bool:
-    """Sizes of files are compared first; what is equal is read."""
+    """Compares the sizes of files first, then reads files of equal size."""
     if not (isinstance(a.load, Glanced) and isinstance(b.load, Glanced)):
         return False
     one, other = a.load.glance(), b.load.glance()

@@ -15,7 +15,7 @@ def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def listed(verdicts: Sequence[Verdict]) -> str:
-    """One line a verdict, the worst first, in columns: level, what was compared, of what, and the sentence."""
+    """One line a verdict, the worst first, in columns: level, compared data, sensor, and the sentence."""
     rows = [(v.level.value, v.check, v.subject, " ".join(v.text.split())) for v in worst_first(verdicts)]
     widths = [max((len(row[k]) for row in rows), default=0) for k in range(3)]
     return "\n".join(

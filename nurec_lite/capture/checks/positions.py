@@ -19,7 +19,7 @@ from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 
 NAME = "positions and velocities"
-LEAST, NOISE = 0.5, 8.0  # metres, and times the median: a step may differ so far from what velocities say
+LEAST, NOISE = 0.5, 8.0  # metres, and times the median: the largest difference of a step from the velocities
 SURE = 1.0  # metres: a smaller jump is likely at most
 FROZEN, MOVES, FEWEST = 0.02, 1.0, 3  # metres a step, metres a second by velocities, and steps: positions stand still
 WINDOW, PART = 2.0, 0.1  # seconds, and part of the way that positions may drift in it besides SURE
@@ -121,7 +121,7 @@ def _verdict(capture: Capture, sentence: str, followed: bool, sure: bool, figure
 
 
 def _followed(track: Track, path: Trajectory, i: int, j: int) -> bool:
-    """Whether the poses go from measurement i to j what positions do, rather than what velocities say."""
+    """Returns whether the poses follow the positions from measurement i to j, rather than the velocities."""
     first, last = (path.at(float(track.times[k])) for k in (i, j))
     way = first[:3, :3].T @ (last - first)[:3, 3]
     steps, expected = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points that were cut away from sweeps, while the rays that measured them are said not to have returned: training would learn that what
-was cut away is empty."""
+"""Points that were cut away from sweeps, while their rays count as rays without return: training would learn that the cut space is
+empty."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ from nurec_lite.geometry.lidar import Lidar, Sweep
 NAME = "rays and what was cut away"
 SWEEPS = 5  # of a lidar
 NEAREST = 2.5  # metres: nearer points are the vehicle's own
-FEWEST = 100  # rays into what was cut away
+FEWEST = 100  # rays into the cut space
 
 
 def check_crops(sample: Sample) -> Iterator[Verdict]:
@@ -56,7 +56,7 @@ def _of(lidar: Lidar, sweeps: Sequence[Sweep]) -> Verdict:
 
 
 def _through(cut: Cut, directions: Tensor, reach: float) -> Tensor:  # [n, 3] -> [n] bool
-    """Whether a ray runs through what was cut away."""
+    """Whether a ray runs through the cut space."""
     far = torch.full_like(directions[:, 0], reach) if cut.axis == 3 else reach * directions[:, cut.axis]
     return torch.minimum(torch.zeros_like(far), cut.sign * far) < cut.sign * cut.bound - TOLERANCE
 

@@ -43,7 +43,7 @@ class Rings:
 
     said: Tensor  # [B] degrees of elevation, of the lidar
     seen: Tensor  # [B] degrees: median of the rays of each ring, NaN where there is none
-    spread: Tensor  # [B] degrees: half of what the middle 80 % of them span
+    spread: Tensor  # [B] degrees: half of the span of the middle 80 %
 
     @property
     def known(self) -> Tensor:  # [B] bool

@@ -39,7 +39,7 @@ CHECKS: dict[str, Check] = {
     images.NAME: images.check_images,
     cameras.CHECK: cameras.check_cameras,
     boxes.NAME: boxes.check_boxes,
-}  # by what is compared with what, in the order in which a user reads the verdicts
+}  # by the compared data, in the order in which a user reads the verdicts
 
 
 Line = tuple[str, ...]  # checks that see the verdicts of those before them in the line

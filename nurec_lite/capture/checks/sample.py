@@ -131,7 +131,7 @@ class Sample:
         return value
 
     def _forget(self) -> None:
-        """Drops the frames that were used longest ago until the rest fits. What is still being decoded counts nothing."""
+        """Drops the least recently used frames until the rest fits. Frames that are still being decoded do not count."""
         total = sum(kept.bytes for kept in self._kept.values())
         while total > KEPT_BYTES and len(self._kept) > 1:
             total -= self._kept.popitem(last=False)[1].bytes

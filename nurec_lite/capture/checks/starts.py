@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of cameras and offsets of their clocks that edges determine: what their corrections begin with in a training that learns them."""
+"""Rotations of cameras and offsets of their clocks that edges show: initial corrections of a training that learns them."""
 
 from dataclasses import dataclass
 

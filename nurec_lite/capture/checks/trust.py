@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts before training: what is certain stops a run unless the user trusts the capture, what is likely becomes a finding."""
+"""Verdicts before training: a certain mistake stops a run unless the user trusts the capture; a likely one becomes a finding."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ def log_doubts(doubts: Iterable[Verdict]) -> None:
 
 
 def poses_are_wrong(doubts: Iterable[Verdict]) -> bool:
-    """Whether what sensors disagree by may be the poses' fault."""
+    """Whether wrong poses may explain the disagreement of sensors."""
     return any(verdict.check in OF_POSES and verdict.level is Level.CERTAIN for verdict in doubts)
 
 

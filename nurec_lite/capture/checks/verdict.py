@@ -11,7 +11,7 @@ from nurec_lite.capture.types import Capture
 class Level(Enum):
     """Certainty of a check."""
 
-    RIGHT = "right"  # the sensors agree with what the drive says
+    RIGHT = "right"  # the sensors agree with the drive
     UNKNOWN = "unknown"  # the drive holds too little to tell
     LIKELY = "likely wrong"  # a finding: the run goes on and the report shows it
     CERTAIN = "wrong"  # an error: the run ends with exit status 2 unless data.trust=true
@@ -22,7 +22,7 @@ class Level(Enum):
 class Verdict:
     """The result of one check about one sensor, one file or the whole drive."""
 
-    check: str  # what is compared with what, such as `poses and sweeps`
+    check: str  # the compared data, such as `poses and sweeps`
     subject: str  # name of the sensor, track or file; the capture's name for the whole drive
     level: Level
     sentence: str  # result first, with its figures, for example: "Neighbouring sweeps lie 0.02 m apart."

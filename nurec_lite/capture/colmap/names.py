@@ -32,14 +32,14 @@ class Group:
 
     folder: str
     lens: int
-    stem: str  # what stands before the number in their names; empty where that differs
+    stem: str  # the common part before the number in their names; empty where that differs
     rows: list[int]  # places of the images
 
 
 def cameras_by_name(shots: Sequence[Shot]) -> dict[str, list[int]]:
     """Places of the images of each camera.
 
-    Images of one folder and one lens are of one camera, unless their numbers repeat: then what stands before the numbers tells the cameras.
+    Images of one folder and one lens are of one camera, unless their numbers repeat: then the part before the number names the camera.
     """
     groups = [part for rows in _by(range(len(shots)), lambda k: _place(shots[k])) for part in _parts(shots, rows)]
     ways: list[Callable[[int, Group], str]] = [

@@ -43,7 +43,7 @@ def drive_beams(
 
 
 def _union(sweeps: list[Tensor]) -> Tensor:  # [beams] elevations from the top
-    """The sweep with most rings, and what other sweeps have besides."""
+    """The sweep with most rings, and the rings that only other sweeps have."""
     longest = max(range(len(sweeps)), key=lambda i: len(sweeps[i]))
     beams = sweeps[longest]
     for rings in sweeps:

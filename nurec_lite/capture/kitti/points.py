@@ -10,7 +10,7 @@ from torch import Tensor
 from nurec_lite.capture.files import read_bytes
 from nurec_lite.capture.types import CaptureError
 
-_FARTHEST = 250.0  # metres, twice what the sensor sees
+_FARTHEST = 250.0  # metres, twice the sensor's range
 _NEAREST = 0.1  # metres, of the usual point
 _COUNTS = (255.0, 65535.0)  # largest reflectance in 8 and 16 bits
 _FEW = 0.1  # share of odd points up to which a file is damaged; beyond, it has another layout

@@ -239,7 +239,7 @@ def _rows(path: Path, times: np.ndarray, frames: list[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class PosesFile:
-    """A file of poses at the lidar's forward times, and what its rows are."""
+    """A file of poses at the lidar's forward times, and the meaning of its rows."""
 
     path: Path
     convention: str = LIDAR

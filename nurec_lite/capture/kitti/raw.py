@@ -90,7 +90,7 @@ def read_kitti_raw(
     downscale: int = 1,
     frames: range = ALL,  # numbers of the frames that are read
     poses_file: Path | None = None,  # poses at the lidar's forward times, a 3x4 row for each frame; else oxts
-    poses_convention: str = LIDAR_POSES,  # what its rows are, one of CONVENTIONS; T_world_velo unless it is given
+    poses_convention: str = LIDAR_POSES,  # the meaning of its rows, one of CONVENTIONS; T_world_velo unless it is given
     tracks_file: Path | None = None,  # label file of the tracking benchmark; else tracklet_labels.xml, if there is one
     tracks_sizes: str = SIZES,  # order of its columns height, width and length
     tracks_first_frame: int = 0,  # the number that it gives the drive's frame 0
@@ -120,7 +120,7 @@ def read_kitti_raw(
         sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
         tracks=_read_tracks(found, tracks_file, form),
         labels=() if tracks_file is None else tuple(_labels(found, tracks_file, form)),
-        part_labelled=True,  # KITTI labels what camera 2 sees
+        part_labelled=True,  # KITTI labels objects that camera 2 sees
         doubts=tuple(_doubts(found, file, scan)),
         readings=() if file is None else tuple(_readings(found, file)),
         poses_from=GIVEN if file is not None else POSITIONED if os.path.isdir(found.folder / "oxts/data") else UNKNOWN,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Survey of a drive's sweeps: what holds for all of them is found from a few."""
+"""Survey of a drive's sweeps: properties of all, found from a few."""
 
 import math
 from dataclasses import replace

@@ -2,7 +2,7 @@
 """Sweeps of files in KITTI's layout: ring and time of every point, and the rays that did not return.
 
 A `.bin` file holds x, y, z, reflectance as float32. KITTI's HDL-64E stores ring after ring from the top one to the bottom one,
-each by increasing azimuth from 0 (forward) to 2 pi; `order.py` has what other programs do. Only points that returned are
+each by increasing azimuth from 0 (forward) to 2 pi; `order.py` has the orders of other programs. Only points that returned are
 stored, and nothing is motion compensated. The sensor turns the other way: it starts behind (azimuth pi), faces forward half a
 period later, and ends behind (-pi).
 """

@@ -251,8 +251,8 @@ def _parked_throughout(
 ) -> tuple[Tensor, Tensor]:
     """An object that never moves while it is labelled stands in one place, the median, from the first sweep to the last.
 
-    Labels of what is parked scatter by 13 cm, and those of held-out moments are never corrected by training.
-    KITTI labels objects only where camera 2 sees them, the lidar sees them all around: without this, what is parked would be an actor
+    Labels of parked objects scatter by 13 cm, and those of held-out moments are never corrected by training.
+    KITTI labels objects only where camera 2 sees them, the lidar sees them all around: without this, a parked object would be an actor
     for a while and a part of the background before and after, and would remain as a ghost when the actor is removed.
     """
     if float(torch.cdist(poses[:, :3, 3], poses[:, :3, 3]).max()) > PARKED_M:

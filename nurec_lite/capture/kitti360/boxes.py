@@ -74,7 +74,7 @@ def _text(item: ElementTree.Element, key: str) -> str:
 
 
 def _box(item: ElementTree.Element) -> Box | None:
-    """Returns None for what stands still."""
+    """Returns None for a static object."""
     stamp = _text(item, "timestamp")
     if stamp == "-1":
         return None
@@ -116,7 +116,7 @@ def tracks_of(
     boxes: list[Box],
     seen: Callable[[Box], float | None],  # seconds at which a box holds; None: its frame was not recorded
 ) -> Tracks:
-    """Returns what moves, each object with the side along which it moves as its length."""
+    """Returns the moving objects, each with the side along which it moves as its length."""
     found: dict[str, dict[float, Box]] = {}
     for box in boxes:
         time = seen(box)

@@ -27,7 +27,7 @@ TRAVEL = 4.0  # metres from the first one to the last one at least
 APART = 0.2  # metres between two that are compared at least
 SMALLEST, WIDTH = 96, 240  # pixels of width: of images that show enough, and to which larger ones are reduced
 AREA = (0.01, 0.4)  # of the image, that a vehicle covers
-CALM = 0.13  # by which the vehicle changes at most, of what changes much in the image
+CALM = 0.13  # the vehicle's largest change, relative to the large changes in the image
 NARROW, CALMER = (
     2 / 3,
     0.07,
@@ -82,7 +82,7 @@ def _found(images: Tensor) -> Tensor | None:
 
 
 def without_own_vehicle(capture: Capture) -> Capture:
-    """The capture with masks of what is found, for cameras that have none."""
+    """Returns the capture with masks of the found vehicle, for cameras that have none."""
     cameras = [camera if camera.mask is not None else _with_found(capture, camera) for camera in capture.cameras]
     return replace(capture, cameras=tuple(cameras))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks as PNG files. White pixels are left out, black ones are used, as in the masks of `serve`; where a picture has transparency, what is
-opaque is left out."""
+"""Masks as PNG files. White pixels are left out, black ones are used, as in the masks of `serve`; where a picture has transparency, opaque
+pixels are left out."""
 
 import io
 

@@ -53,7 +53,7 @@ class Poses:
 
     def world(
         self,
-        frame: str,  # world, rig, or what sits on the rig
+        frame: str,  # world, rig, or a sensor on the rig
         time: float,  # seconds
     ) -> Tensor:  # [4, 4] T_world_frame
         if frame == WORLD:

@@ -45,7 +45,7 @@ class Sequence:
     name: str  # sequence_id
     where: Path  # for messages
     stores: tuple[Store, ...]
-    own: dict[str, Any] | None  # what `pack format=ncore` has noted
+    own: dict[str, Any] | None  # notes of `pack format=ncore`
     zero: int  # microseconds at the capture's time 0
 
     def seconds(self, stamp: int) -> float:
@@ -123,7 +123,7 @@ def own_record(metadata: dict[str, Any], check: Check, where: str) -> dict[str, 
 
 
 def own_frame(part: Part, end: int) -> dict[str, Any] | None:
-    """Returns what `pack format=ncore` has noted of a frame."""
+    """Returns the notes of `pack format=ncore` about a frame."""
     return own_record(part.attributes(f"frames/{end}/generic_data"), FRAME, str(part))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores of NCore: a tar file with an index at its end (.zarr.itar), or a folder of files (.zarr), with arrays in Zarr's second format.
 
-Arrays are read here, and not by Zarr, since Zarr unpickles what a file asks for. Only plain numbers are read, as they are or packed by
+Arrays are read here, and not by Zarr, since Zarr unpickles on a file's request. Only plain numbers are read, as they are or packed by
 Blosc; every size is checked before memory is taken. Spans and arrays pickle, so that loader processes can read them.
 """
 
@@ -106,7 +106,7 @@ def _unpacked(data: bytes, span: Span, size: int) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """One file or folder: what it holds by name, and the descriptions."""
+    """One file or folder: its contents by name, and the descriptions."""
 
     path: Path
     spans: Mapping[str, Span]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a capture as NCore v4, by the format's own library, into one file: NAME.ncore4.zarr.itar.
 
-JPEG and PNG files of the source go in as they are. What NCore has no place for is noted in a record of ours (own.py).
+JPEG and PNG files of the source go in as they are. Data without a place in NCore goes to a record of ours (own.py).
 """
 
 from collections.abc import Iterator

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig's path, estimated from what its sensors measured: sweeps of the lidar, and velocities where there are any."""
+"""The rig's path, estimated from the sweeps of the lidar, and from velocities where there are any."""

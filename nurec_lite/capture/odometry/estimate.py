@@ -28,7 +28,7 @@ LONGEST, MOST_BETWEEN = 0.15, 50  # seconds between two knots, and knots between
 @dataclass(frozen=True)
 class Estimate:
     path: Path
-    sources: str  # for people: what it was estimated from
+    sources: str  # the sources in words, for people
 
 
 def estimated(

@@ -31,7 +31,7 @@ def scan_to_map(
     clouds: Sequence[Cloud],
     twists: Twists | None,  # that say where to look first; None: the last motion goes on
 ) -> Tensor:  # [n, 4, 4] T_first_k of the rig at the middles of the sweeps
-    import small_gicp  # what needs no poses starts without it
+    import small_gicp  # commands that need no poses start without it
 
     world = small_gicp.GaussianVoxelMap(VOXEL)
     times = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)

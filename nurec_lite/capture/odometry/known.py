@@ -45,7 +45,7 @@ def completed(capture: Capture, path: Trajectory) -> Capture:
 
 
 def joined(path: Trajectory, others: Poses) -> Poses:
-    """Others, moved onto the path: within it by what they differ by in the rig's axes, beyond an end as they differ at that end."""
+    """Other poses, moved onto the path: within it by their difference in the rig's axes, beyond an end by the difference at that end."""
     first, last = path.times[:1], path.times[-1:]
     start = path.poses[:1] @ invert(others(first))
     apart = invert(start @ others(path.times)) @ path.poses  # [n, 4, 4]

@@ -41,7 +41,7 @@ class Equations:
 
 @dataclass(frozen=True)
 class _Block:
-    """Sweeps that are laid onto one map, and what their points meet."""
+    """Sweeps that are registered to one map, and the matches of their points."""
 
     own: list[int]
     ends: Tensor  # [b] rows of the points of each sweep end here
@@ -55,7 +55,7 @@ def equations(
     poses: Tensor,  # [K, 4, 4] T_world_rig at the middles
     reach: float,  # metres from a point to the surface
 ) -> Iterator[Equations]:
-    """Other threads prepare what this one searches, and finish it: the library holds Python's lock and uses all cores."""
+    """Other threads prepare and finish the searches of this one: the library holds Python's lock and uses all cores."""
     world = [transform(T, points) for T, points in zip(poses, still, strict=True)]
     threads = torch.get_num_threads()
 

@@ -80,8 +80,8 @@ def to_surfaces(a: Tensor, b: Tensor) -> Tensor:  # [n, 3], [m, 3] -> [k] metres
 
 
 def jitter(times: Tensor, poses: Tensor) -> tuple[float, float]:  # [K], [K, 4, 4] -> metres, radians
-    """Standard deviations of single poses, from their second differences less what is alike in SMOOTH of them (that is how the vehicle
-    accelerates), along the axis in which they are largest."""
+    """Standard deviations of single poses, from their second differences minus the common part of SMOOTH of them (the vehicle's
+    acceleration), along the axis in which they are largest."""
     if len(times) < SMOOTH + 2:
         return 0.0, 0.0
     rates = log(invert(poses[:-1]) @ poses[1:]) / times.diff()[:, None] * times.diff().median()

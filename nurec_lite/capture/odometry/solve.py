@@ -2,7 +2,7 @@
 """One step of Gauss and Newton for all poses of a path at once, from the sweeps and from the twists.
 
 Unknowns of a knot: a turn and a shift of the rig in its own axes, and a correction of its twist. Between two knots the pose moves by the
-corrected twist, and corrections change slowly. Where velocities were measured, a correction is what they are off by; else it is the
+corrected twist, and corrections change slowly. Where velocities were measured, a correction is their error; else it is the
 velocity itself, and changes as fast as vehicles do. Letters: K knots, S sweeps.
 """
 

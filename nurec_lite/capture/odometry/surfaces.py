@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Points of sweeps as a map of surfaces, and which of them other points meet. Letters: n points that look, m points of a map.
 
-The library holds Python's lock, so that one call at a time uses all threads. What is left to torch can go on in other threads.
+The library holds Python's lock, so that one call at a time uses all threads. The work of torch can go on in other threads.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of `capture.json` in a pack: a table of its keys, each with the check of its value.
 
-A check takes a value and the place where it stands, and raises FormatError. It knows one value at a time: what several must agree on
+A check takes a value and the place where it stands, and raises FormatError. It knows one value at a time. Agreement of several values
 (poses, times, tracks) is the matter of check.py, for captures of every source.
 """
 
@@ -144,7 +144,7 @@ def quality(value: Any, at: str) -> None:
         whole(1, 100)(value, at)
 
 
-# ---- what holds several
+# ---- containers
 
 
 def many(check: Check) -> Check:

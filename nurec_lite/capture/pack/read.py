@@ -30,7 +30,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, RayTable, Sweep
 from nurec_lite.geometry.tracks import Tracks
 
-# what zipfile raises for a damaged directory, besides its own
+# errors that zipfile raises for a damaged directory, in addition to its own
 _DAMAGE = (zipfile.BadZipFile, OSError, NotImplementedError, ValueError, OverflowError, EOFError, struct.error)
 _ENCRYPTED = 1  # flag bit
 
@@ -104,7 +104,7 @@ def _read_directory(path: Path) -> dict[str, Member]:
 
 
 def _flaw(entry: zipfile.ZipInfo, end: int, members: dict[str, Member]) -> str | None:
-    """`end` is where what follows the member begins: the next one, or the directory."""
+    """`end` is the begin of the next member, or of the directory."""
     if entry.flag_bits & _ENCRYPTED:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:

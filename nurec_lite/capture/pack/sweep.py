@@ -32,7 +32,7 @@ MAX_RAYS = 1 << 21  # of a sweep; 128 beams every 0.1 degrees, two returns each,
 _LIMITS = {  # of the numbers of steps, for packs of any origin
     "azimuth": (-(2**16) - 1, 2**16 + 1),
     "elevation": (-(2**15) - 1, 2**15 + 1),
-    "time": (-(2**30), 2**30),  # 18 minutes from what the azimuth says
+    "time": (-(2**30), 2**30),  # 18 minutes from the time by azimuth
     "range": (1, 5_000_000),  # 10 km
     "intensity": (0, 255),
 }
@@ -177,7 +177,7 @@ def _directions(
 def _fit_times(
     azimuth: np.ndarray,  # [n] radians
     times: np.ndarray,  # [n] seconds
-) -> tuple[float, float]:  # seconds at azimuth 0, seconds a radian: what a spinning sensor's times follow
+) -> tuple[float, float]:  # seconds at azimuth 0, seconds a radian: the times of a spinning sensor
     if len(times) < 2 or np.ptp(azimuth) == 0:
         return float(times.mean()) if len(times) else 0.0, 0.0
     rate = ((azimuth - azimuth.mean()) * (times - times.mean())).mean() / azimuth.var()

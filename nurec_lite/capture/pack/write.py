@@ -37,7 +37,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
 Progress = Callable[[int, int], None]  # members written, of how many
-Job = tuple[str, Callable[[], bytes]]  # a member's name, and what encodes it
+Job = tuple[str, Callable[[], bytes]]  # a member's name, and the function that encodes it
 
 MAX_THREADS = 16
 LARGE = 1 << 20  # pixels

@@ -20,7 +20,7 @@ from nurec_lite.geometry.tracks import Tracks, joined, single_track
 PLACE = ("position.x", "position.y", "position.z")
 SIZE = ("dimensions.y", "dimensions.x", "dimensions.z")  # length, width, height: PandaSet's x is the width
 MARGIN = 0.05  # metres
-_OTHER_LIDAR = 1  # cuboids.sensor_id of what the PandarGT sees; boxes that both see are there twice
+_OTHER_LIDAR = 1  # cuboids.sensor_id of the PandarGT; boxes that both lidars see are there twice
 
 
 @dataclass(frozen=True)

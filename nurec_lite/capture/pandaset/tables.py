@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of the tables that PandaSet stores as pickled DataFrames, read without pandas.
 
-A pickle may call anything. This one calls nothing but numpy's constructors of arrays; stand-ins keep what pandas' own classes would be
-made from. Tables of pandas 1.0 to 2 are read.
+A pickle may call anything. This one calls nothing but numpy's constructors of arrays; stand-ins keep the arguments of pandas' own
+classes. Tables of pandas 1.0 to 2 are read.
 """
 
 import gzip
@@ -27,7 +27,7 @@ REMEDY = "copy the file again from its source"
 
 
 class _Kept:
-    """Stands for an object of pandas: keeps what it would be made from."""
+    """Stands for an object of pandas: keeps its arguments."""
 
     given: tuple[Any, ...] = ()
     state: Any = None
@@ -58,7 +58,7 @@ def _block(values: Any, where: Any, dimensions: Any) -> dict[str, Any]:
     return {"values": values, "mgr_locs": where}
 
 
-_CALLS = {  # all that a table names, and what stands for it
+_CALLS = {  # all names in a table, and their stand-ins
     ("builtins", "slice"): slice,
     ("numpy", "dtype"): np.dtype,
     ("numpy", "ndarray"): _ArrayType,

@@ -45,7 +45,7 @@ class Bag:
     start: int  # nanoseconds: time of the first message
 
     def messages(self, topics: Collection[str], window: Window) -> Iterator[tuple[Message, Any]]:
-        """Each message of the topics, with what it holds; those of one topic need not follow one another in time."""
+        """Each message of the topics with its content; those of one topic need not be in order of time."""
         for container in self.containers:
             for message in container.messages(topics, window):
                 yield message, decoded(message.data, self.topics[message.topic], str(self.path))

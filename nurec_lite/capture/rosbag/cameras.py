@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cameras of a recording: CameraInfo, or what the mapping says, as the renderer's camera. Lenses stay as they are."""
+"""Cameras of a recording: CameraInfo, or the mapping's values, as the renderer's camera. Lenses stay as they are."""
 
 from dataclasses import replace
 from typing import Any

@@ -28,7 +28,7 @@ TIMES = (
 INTENSITIES = ("intensity", "reflectivity", "i", "reflectance", "intensities", "signal")
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}  # of sensor_msgs/PointField
 _PLACES = ("x", "y", "z")
-_NEAREST, _FARTHEST = 0.05, 10_000.0  # metres: what lies elsewhere did not return, or is damaged
+_NEAREST, _FARTHEST = 0.05, 10_000.0  # metres: points outside did not return, or are damaged
 MOST_POINTS = 1 << 23
 
 

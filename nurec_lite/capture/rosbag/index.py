@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One pass over a recording: stamps and places of frames, and whatever is small: calibrations, transforms, poses.
 
-What an image or a sweep holds is not kept: memory grows with the number of messages, not with their bytes.
+The content of images and sweeps is not kept: memory grows with the number of messages, not with their bytes.
 """
 
 import math
@@ -151,7 +151,7 @@ def _pass(index: Index) -> None:
 
 
 def _take(index: Index, topic: Topic, message: Message, value: Any) -> None:
-    """Keeps of a message what the capture needs."""
+    """Keeps the parts of a message that the capture needs."""
     if topic.kind in TRANSFORMS:
         index.transforms.add(value, static="static" in topic.name)
         return

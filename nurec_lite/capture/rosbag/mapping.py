@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The YAML that says which topic of a recording is which sensor, and what its messages do not say themselves."""
+"""The YAML that assigns topics of a recording to sensors, and adds data that messages lack."""
 
 import difflib
 import math
@@ -123,7 +123,7 @@ def read_mapping(path: Path) -> Mapping:
     return Reader(str(path)).mapping(value)
 
 
-# ---- values: each function returns what the key may be, or raises ValueError with that
+# ---- values: each function returns the value, or raises ValueError with the allowed ones
 
 
 def _text(value: Any) -> str:

@@ -63,7 +63,7 @@ class Pattern:
 
 
 def sensor_of(pattern: Pattern, name: str, T_rig_lidar: Tensor, least_range: float) -> Lidar:
-    """The lidar with this pattern at its place on the rig; its range is what points need, in tens of metres."""
+    """The lidar with this pattern at its place on the rig; its range covers all points, in tens of metres."""
     scan, farthest = pattern.scan, max(least_range, 10 * round(0.1 * pattern.farthest + 0.5))
     if pattern.free is not None:
         return replace(pattern.free, name=name, T_rig_lidar=T_rig_lidar, max_range=farthest)
@@ -129,7 +129,7 @@ def _columns(cloud: Cloud, scale: float) -> Tensor:  # [n, 4] x, y, z, intensity
 
 
 def _scale(clouds: list[Cloud]) -> float:
-    """1, 255, or beyond what nearly all intensities reach: drivers that count photons know no largest one."""
+    """1, 255, or a value above nearly all intensities: drivers that count photons have no largest one."""
     values = [cloud.intensities for cloud in clouds if cloud.intensities is not None]
     largest = float(torch.cat(values).max()) if values else 1.0
     if largest <= 1:

@@ -57,8 +57,8 @@ class Proposal:
 
     source: str
     values: dict[str, Any]  # as the YAML holds them
-    notes: list[str] = field(default_factory=list)  # comments: what was left out, and why
-    choices: list[str] = field(default_factory=list)  # sentences: what the user must choose or add
+    notes: list[str] = field(default_factory=list)  # comments: topics that are left out, and why
+    choices: list[str] = field(default_factory=list)  # sentences: choices that the user must make or add
 
     def text(self) -> str:
         """The YAML."""
@@ -91,7 +91,7 @@ def _of_kind(bag: Bag, *kinds: str) -> list[Topic]:
 
 
 def names_of(topics: list[str], kind: str) -> dict[str, str]:
-    """A short name of each topic: what its path says beyond what every driver writes."""
+    """A short name of each topic: the parts of its path that not every driver writes."""
     parts = {t: [p for p in PurePosixPath(t).parts if p != "/" and p not in _PLAIN] or [kind] for t in topics}
     for length in range(1, max(map(len, parts.values()), default=1) + 1):
         names = {topic: "_".join(p[-length:]) for topic, p in parts.items()}

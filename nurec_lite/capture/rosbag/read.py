@@ -200,7 +200,7 @@ def _spans(
     entry: LidarEntry, frames: Frames, order: list[int], pattern: Pattern, stamps: Tensor, start: int
 ) -> tuple[
     Tensor, Tensor, Tensor
-]:  # [n] seconds: of the first and the last point, and what is added to points' own times
+]:  # [n] seconds: of the first and the last point, and the offset added to points' own times
     if pattern.clock is None:
         length = 0.0 if entry.compensated or pattern.free is not None else pattern.period
         first = stamps - _LATE[entry.stamp] * length

@@ -4,7 +4,7 @@
     python -m nurec_lite.capture.simulate --out street.pack --frames 50
 
 Equal configurations give equal bits on the same device. Poses of the ego car between a frame's start and end, and of
-the other cars between their keyframes, are exactly what `se3.interpolate_between` and `tracks.interpolate` say.
+the other cars between their keyframes, follow exactly `se3.interpolate_between` and `tracks.interpolate`.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

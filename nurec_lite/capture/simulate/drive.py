@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors of a simulated drive, their motion, and what they see."""
+"""Sensors of a simulated drive, their motion, and their images and sweeps."""
 
 import math
 from collections.abc import Callable
@@ -372,7 +372,7 @@ class Drive:
         return torch.stack([distance, intensity], dim=-1)
 
     def _receive(self, ranges: Tensor, intensities: Tensor, ray: Tensor, index: int) -> tuple[Tensor, Tensor]:
-        """Noise on the ranges; what is too far or, by chance, too weak does not return and is zero."""
+        """Adds noise to the ranges. A return that is too far or, by chance, too weak becomes zero."""
         config = self.config
         returned = ranges <= config.max_range
         if config.drop_rays:

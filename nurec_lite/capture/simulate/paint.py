@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours of the simulated street: what each material looks like, and the sky. Linear light, 0 to about 1.
+"""Colours of the simulated street: materials and sky. Linear light, 0 to about 1.
 
 Patterns are averaged over the footprint of their ray in closed form, or are smooth: small images do not shimmer.
 """

@@ -120,7 +120,7 @@ def _parked(x: float, across: float, times: Tensor) -> tuple[Tensor, Tensor, Ten
 
 
 def traffic(config: SimulationConfig) -> Traffic:
-    """Keyframes at the triggers and one beyond either end. What lies between is their interpolation, exactly."""
+    """Keyframes at the triggers and one beyond either end. Poses between are exactly their interpolation."""
     times = (torch.arange(-1, config.frames + 1, dtype=torch.float64) + 0.5) / config.rate_hz
     paths = [partial(_BEHAVIOURS[i % 4], config, i // 4) for i in range(config.moving_cars)]
     keys = [path(times) for path in paths] + [_parked(*spot, times) for spot in _parking_spots(config)]

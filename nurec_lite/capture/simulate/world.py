@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated street: its course and what stands along it.
+"""The simulated street: its course, houses, trees and parked cars.
 
 Street coordinates: x as in the world, `across` metres to the left of the centre line. The ego car drives on the right.
 """
@@ -133,7 +133,7 @@ def is_free(x: float, half_length: float) -> bool:
     return abs(x - nearest_crossing(x)) > CROSSING_HALF + half_length
 
 
-# What stands along the street
+# Solids along the street
 
 _WALLS: tuple[Triple, ...] = (
     (0.72, 0.66, 0.55), (0.62, 0.30, 0.20), (0.80, 0.76, 0.70), (0.70, 0.52, 0.28),

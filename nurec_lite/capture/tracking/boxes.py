@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boxes of one object over time: one size for all moments, places anchored at the sides that the lidar sees, yaw along the way.
 
-A side that faces away from the lidar is never measured. So the nearest corner is what places a box, not the middle of its returns.
+A side that faces away from the lidar is never measured. So the nearest corner places a box, not the middle of its returns.
 Letters: n moments, p returns.
 """
 
@@ -17,7 +17,7 @@ EDGE = 0.02  # share of returns that may lie outside of a side
 ENOUGH = 8  # returns that show an extent
 SHOWN = 0.85  # share of the moments that show no more of a side
 LAYER = 0.2  # metres of height
-THIN = 0.15  # of the usual number of returns in a layer: what is above that belongs to something else
+THIN = 0.15  # of the usual number of returns in a layer: layers above a thin one belong to something else
 FACING = 1.5  # metres along a side, a metre across it, within which the lidar sees the side from end to end
 SIDES, AGREE = 4, 0.2  # moments that show a side so, and metres by which they differ
 ERROR, ERROR_UNSEEN = 0.12, 0.5  # metres: standard deviations along an axis with and without a side that is seen
@@ -30,7 +30,7 @@ FAR = 6.0  # metres of way that tell the yaw better than sides
 WAY_ERROR = 0.4  # metres: standard deviation of the ends of a way, across it
 LARGEST_TURN = 20.0  # degrees
 CLOSE = 0.02  # metres: standard deviation of the mean distance from the sides
-INNER = 0.4  # metres from the sides from which returns are of what lies within
+INNER = 0.4  # metres from the sides: returns farther inside are of the interior
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def _turn_of_sides(moments: Moments, yaws: Doubles, places: Doubles) -> float:  
     return float(angles[(away / CLOSE + 0.5 * (angles / expected) ** 2).argmin()])
 
 
-def _from_sides(moments: Moments, yaws: Doubles) -> Doubles:  # [p] metres to the nearest side of what a moment shows
+def _from_sides(moments: Moments, yaws: Doubles) -> Doubles:  # [p] metres to the nearest side of the visible part
     low, high = _extents(moments, yaws)
     own = turned(moments.points, yaws[moments.of])
     away = np.minimum(np.abs(own - low[moments.of]), np.abs(own - high[moments.of])).min(1)

@@ -11,7 +11,7 @@ from nurec_lite.capture.tracking.smooth import Doubles
 
 REACH = 0.7  # metres between neighbours of a group
 WITHIN = 0.25  # sweeps between neighbours of a group
-HIGHEST = 2.5  # metres: what hangs over a street joins what passes below
+HIGHEST = 2.5  # metres: higher returns hang over the street, and would join traffic below
 FEWEST = 4  # returns of a group
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels completed by what was found in the sweeps: objects without a label, and the way of labelled ones before and after."""
+"""Labels completed by tracks found in the sweeps: objects without a label, and the way of labelled ones before and after."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracks of what moves, found in the sweeps of a capture alone."""
+"""Tracks of moving objects, found in the sweeps of a capture alone."""
 
 from dataclasses import replace
 

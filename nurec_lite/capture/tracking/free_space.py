@@ -2,7 +2,7 @@
 """Which returns lie where other sweeps, earlier and later, looked through free space.
 
 Method: visibility in range images (Kim and Kim, "Remove, then Revert", 2020; Lim et al., "ERASOR", 2021, for the ground). A return that
-another sweep sees past is no part of what stands still. What it stands for was elsewhere at that time.
+another sweep sees past is not static: its object was elsewhere at that time.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Candidates:
 class Image:
     """A range image, widened by a cell to all sides."""
 
-    nearest: Floats  # [B * A] metres: of what stands above the ground; infinite where nothing is
+    nearest: Floats  # [B * A] metres: nearest return above the ground; infinite without one
     farthest: Floats  # [B * A] metres: of everything; 0 where nothing is
 
 

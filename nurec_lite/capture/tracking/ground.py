@@ -13,7 +13,7 @@ LOWEST = 0.05  # share of a cell's returns that may lie below the ground: reflec
 FEWEST = 3  # returns of a cell
 STEEPEST = 0.2  # metres a metre
 REACH = 6  # cells over which the ground may be hidden
-AROUND, PIT = 11, 0.5  # cells around one, and metres below what is usual there: such a cell is no ground
+AROUND, PIT = 11, 0.5  # cells around one, and metres below their usual height: such a cell is no ground
 MOST = 600_000  # returns that are looked at, evenly over all
 CLEAR = 0.25  # metres above the ground at which objects begin
 
@@ -64,7 +64,7 @@ def _without_pits(heights: Floats) -> Floats:
 
 
 def _no_steeper(heights: Floats) -> Floats:
-    """Lowers each cell to what its neighbours allow."""
+    """Lowers each cell to the largest height that its neighbours allow."""
     from scipy.ndimage import minimum_filter
 
     for _ in range(REACH):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that move, from the returns that contradict other sweeps to boxes over time. What is uncertain is left out."""
+"""Objects that move, from the returns that contradict other sweeps to boxes over time. Uncertain ones are left out."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,9 @@ def _moments(cloud: Cloud, rows: NDArray[np.int64], path: Path | None) -> Moment
     if path is not None:
         within = (mean > path.times[0] - 0.5 * cloud.period) & (mean < path.times[-1] + 0.5 * cloud.period)
         usual = float(np.median(count[within])) if within.any() else np.inf
-        kept &= within | (moving >= SHARE) | (count >= ALIKE * usual)  # what follows an object ahead never saw past it
+        kept &= (
+            within | (moving >= SHARE) | (count >= ALIKE * usual)
+        )  # an object that follows another never saw past it
     rows, of = rows[kept[number]], (np.cumsum(kept) - 1)[number[kept[number]]]
     mean, points = mean[kept], cloud.points[rows, :2]
     if path is not None:

@@ -27,7 +27,10 @@ RANGES = "[LiDARComponent].range_image_return1."
 MOST = 1 << 20  # pixels of a range image
 FARTHEST = {TOP: 75.0}  # metres, cut there by Waymo; others see 20 m
 NEAR = 20.0
-SURVEYED, COLUMNS = 6, 8  # sweeps that say what the vehicle blocks; columns of their poses that are compared
+SURVEYED, COLUMNS = (
+    6,
+    8,
+)  # sweeps that show the directions which the vehicle blocks; columns of their poses that are compared
 GROUND = math.radians(-8)  # rays below reach the ground within 15 m, so nearly all return
 
 

@@ -34,7 +34,7 @@ def _keep_activated(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, 
     quats, _, _, lidar_logits = inputs
     _, *values = output
     ctx.columns = lidar_logits.shape[1]
-    ctx.set_materialize_grads(False)  # what nothing depends on gets no gradient, as in plain torch
+    ctx.set_materialize_grads(False)  # unused outputs get no gradient, as in plain torch
     ctx.save_for_backward(quats, *values)
 
 

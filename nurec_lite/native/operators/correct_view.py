@@ -34,7 +34,7 @@ class CalibrationArgs(NamedTuple):
 
 
 def correct(view: OneView, calibration: Calibration | None) -> OneView:
-    """Returns what nurec_lite.splat.corrected.corrected does, in one kernel."""
+    """Returns the result of nurec_lite.splat.corrected.corrected, in one kernel."""
     if calibration is None or view.row is None or wants_pose_grad(view):
         return corrected(view, calibration)
     ends, c = (view.T_world_sensor_start, view.T_world_sensor_end), calibration
@@ -59,7 +59,7 @@ def pose_vjp(
     gaussians: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
     grads: list[Tensor],
 ) -> Tensor:  # [6]
-    """Returns what nurec_lite.splat.pose_delta.pose_vjp_by_torch does, in two kernels."""
+    """Returns the result of nurec_lite.splat.pose_delta.pose_vjp_by_torch, in two kernels."""
     return torch.ops.nurec_lite.pose_gradient(centre, gaussians, [grad.contiguous() for grad in grads])
 
 

@@ -27,7 +27,7 @@ class ActorArrays(NamedTuple):
 
 
 class MovedGrads(NamedTuple):
-    """Gradients of what was moved."""
+    """Gradients of the moved Gaussians."""
 
     d_means: Tensor  # [Q, A, 3]
     d_quats: Tensor  # [Q, A, 4]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-Pair = tuple[Tensor, Tensor]  # where to, and what
+Pair = tuple[Tensor, Tensor]  # destination, source
 
 
 def multi_tensor_copy(

@@ -10,8 +10,7 @@ from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 
 def rays(view: CameraView | LidarView, with_origins: bool = True) -> Rays:
-    """Returns what view.rays() does, in one kernel; without origins [0, 3] if they are not needed. Rays that need gradients are made by
-    view.rays()."""
+    """Returns the result of view.rays(), in one kernel; origins are [0, 3] if not needed. Rays with gradients come from view.rays()."""
     if wants_pose_grad(view):
         return view.rays()
     known = (lidar_directions(view), view.fractions.contiguous()) if isinstance(view, LidarView) else pixels(view)

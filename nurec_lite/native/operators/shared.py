@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that several operators take as one list, and what their gradients share.
+"""Tensors that several operators take as one list, and code that their gradients share.
 
 Letters: S static Gaussians and A dynamic ones, N = S + A, V of them visible; C features; R rays; T tiles of P rays, L entries of all
 tiles' lists.

@@ -36,7 +36,7 @@ class CandidatesInPlace(NamedTuple):
 class BandTiles(NamedTuple):
     """A lidar's warp tiles without their rays, and the grid of their bands."""
 
-    first: Tensor  # this and what follows as WarpTiles has them
+    first: Tensor  # this field and the following ones as in WarpTiles
     bins: Tensor
     heights: Tensor
     directions: Tensor  # and these as Grid

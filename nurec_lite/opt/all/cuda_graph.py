@@ -115,7 +115,7 @@ class CudaGraph:
         log.warning("cuda_graph is off%s", why)
 
     def close(self) -> None:
-        """Gives the recordings' memory back, and says what they were good for."""
+        """Frees the memory of the graphs, and logs their use."""
         if self.launched and self._recorder is not None:  # once
             log.info(
                 "cuda_graph: %d of %d steps were launched, of %d recordings", self.launched, self.steps, self.recorded
@@ -195,7 +195,7 @@ class CudaGraph:
         return True
 
     def _work(self, stages: Stages, state: TrainState, inputs: StaticInputs) -> StepResult:
-        """The step, of what lies in the fixed places."""
+        """The step, on the static inputs."""
         assert self._learn is not None
         inside = replace(state, lr_and_noise=self._lr_and_noise, failed=self._failed)
         result = self._learn(stages, inside, inputs.shots)

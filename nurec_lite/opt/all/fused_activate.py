@@ -14,8 +14,8 @@ kernels/math/mcmc_split.cuh; Salmon et al. 2011 (random numbers), in kernels/mat
 Gain, code before and after, limits: docs/options/fused_activate.md.
 Limits: single precision. Without collect_once the collection still activates by itself, in the plain way. The option compile leaves
 these stages as they are here. Draws of noise differ from torch's; torch's generator does not advance. Class exact: the same functions,
-up to rounding and these draws; sums are those of torch, in another order. Opacities of copies do not lose what 1 - (1 - o)^(1/n) loses
-to rounding for small o.
+up to rounding and these draws; sums are those of torch, in another order. Opacities of copies avoid the rounding error of 1 - (1 - o)^(1/n)
+for small o.
 """
 
 import math
@@ -57,7 +57,7 @@ def add_sgld_noise(
     amount: Tensor,  # [] standard deviations at opacity 0
     failed: Tensor | None,  # [] not 0: no mean moves
 ) -> None:
-    """clamp_min_scale_, and what nurec_lite.training.density.add_noise does, with draws of its own."""
+    """clamp_min_scale_ and nurec_lite.training.density.add_noise in one kernel, with draws of its own."""
     stored = g.means, g.log_scales, g.quats, g.opacity_logits, g.lidar_logits
     torch.ops.nurec_lite.sgld_noise(*stored, step, seed, amount, failed, math.log(THINNEST))
 

@@ -5,13 +5,13 @@ Idea: torch's fused Adam is two launches a group, with powers and products in do
 warp counts the steps and takes the powers, and one kernel goes through all values in vectors of four. Rates lie in device memory. With
 `touched_only` a value with a gradient of exactly 0 stays, with its moments, and none of them is read: most harmonics of Gaussians that a
 step does not see.
-Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of what is seen alone are those of Taming
+Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of seen Gaussians alone are those of Taming
 3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
 Gain, code before and after, limits: docs/options/fused_adam.md.
 Limits: class exact means dense. Every step reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, so these
 may not lag behind, and the regularisers give every size and every opacity a gradient in every step. Harmonics can catch up when they are
 seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336 (benchmarks/LOG.md).
-`touched_only` is of class quality: momentum waits for the next sight, and moments of what is seen rarely decay by sights instead of by
+`touched_only` is of class quality: momentum waits for the next sight, and moments of rarely seen Gaussians decay by sights instead of by
 steps. 20 parameters at most, single precision.
 """
 

@@ -44,7 +44,7 @@ class OnePass:
 
     def __init__(self, collect: FusedCollect, stored: bool) -> None:
         self._collect = collect
-        self._stored = stored  # gradients go on to what is stored
+        self._stored = stored  # gradients go on to the stored parameters
         self._learning = False
         self._logged: set[str] = set()
 

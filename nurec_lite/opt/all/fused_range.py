@@ -3,11 +3,11 @@
 
 Idea: torch makes a kernel of each operation, and of each way back: masks, means, clamps and logarithms of some ten thousand rays, which
 take less time than their launches. Here one kernel reads every ray once, then one block adds up the blocks' sums in an order that
-never changes, and one kernel writes the gradients of what the renderer blended, as the renderer's backward pass takes them.
+never changes, and one kernel writes the gradients of the renderer's outputs, as the renderer's backward pass takes them.
 Source: none; formulas in kernels/math/lidar_loss.cuh.
 Gain, code before and after, limits: docs/options/fused_range.md.
 Limits: single precision. No second derivatives. Class exact: the same functions, up to rounding; sums are those of torch, in another
-order, and what a drop near 0 or 1 costs is rounded less.
+order, and the loss of a drop near 0 or 1 is rounded less.
 """
 
 import torch
@@ -30,7 +30,7 @@ def lidar_loss(
     returns: LidarReturns,  # of R rays
     sweep: Sweep,  # the same R rays, on the same device
     counted: Tensor | None = None,  # [R] bool, rays that count; None: all
-    with_targets: bool = False,  # the returns' distance is what their Gaussians miss the targets by
+    with_targets: bool = False,  # the distance of returns is their range residual
 ) -> dict[str, Tensor]:  # scalars `range` in metres, `intensity`, `drop`
     """Terms as by nurec_lite.training.losses.lidar_loss."""
     rendered = returns.distance, returns.features, returns.transmittance

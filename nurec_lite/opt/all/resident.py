@@ -183,7 +183,7 @@ def at_once(pieces: Sequence[Sequence[Tensor]]) -> list[Tensor]:
 
 
 class Resident:
-    """Wraps `fetch`, and gives what is within a plan that keeps the capture, or a window of it, on the device."""
+    """Wraps `fetch`, and gives it a plan that keeps the capture, or a window of it, on the device."""
 
     def __init__(self, share: float, jpeg: str) -> None:
         self.share, self.jpeg = share, jpeg
@@ -233,7 +233,7 @@ def by_host(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
 
 
 def already_there(inner: MoveShots) -> MoveShots:
-    """Stands around `place`: what such a plan gives is on the device."""
+    """Wraps `place`: frames of such a plan are on the device."""
 
     def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
         return inner(stages, state, shots) if state.plan.decodes else shots

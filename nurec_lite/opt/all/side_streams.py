@@ -33,7 +33,7 @@ from nurec_lite.training.streams import IMAGES, LISTS, Inputs, T
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 # The lower, the sooner. Streams of a priority come from 32 that are given out in turns. Nobody else asks for these: a branch that were the
-# stream of copies (0) or of the recorder (-1) would wait for itself, or record what is none of the step.
+# stream of copies (0) or of the recorder (-1) would wait for itself, or capture work of no step.
 FIRST, LATER = -3, -2
 PRIORITIES = {IMAGES: FIRST, LISTS: FIRST}
 
@@ -74,7 +74,7 @@ class SideStreams:
         return made
 
     def _await(self, side: SideStream, read: set[int]) -> None:
-        """Lets a branch wait for others that made what it is given."""
+        """Makes a branch wait for the branches that made its inputs."""
         for other, made in self._made.items():
             if other is not side and not read.isdisjoint(map(id, made)):
                 other.hand_over((), other.mark())  # `take` has recorded the reading stream with the allocator

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """batch: a step learns from several images, those that were taken at one moment first, and from one sweep or several.
 
-Idea: what a step does whatever it looks at (regularisers, the update of all Gaussians, noise, the lidar, with `collect_once` also
-activations) is done once for several images; the loss is their mean. No image comes again before all have come.
+Idea: the work of a step that does not depend on its image (regularisers, the update of all Gaussians, noise, the lidar, with
+`collect_once` also activations) is done once for several images; the loss is their mean. No image comes again before all have come.
 Source: rates times the square root of the number of images, by which Adam's random walk keeps its pace while gradients get less noisy
 (Malladi et al. 2022, On the SDEs and Scaling Rules for Adaptive Gradient Algorithms); betas to its power, so that moments remember as
 many images as before, as Grendel-GS has both for Gaussians (Zhao et al. 2024, On Scaling Up 3D Gaussian Splatting Training). Epsilon is
@@ -13,8 +13,8 @@ one sort and one launch a stage (kernels/raster_warps/views/train.h). With fused
 those of all other views; without it each view has its own. Numbers are those of one view after another up to rounding, and to the order
 of sums. An image of a size of its own, and all views without these options or where poses ask for gradients of rays, are rendered by
 themselves, which a line of the log says; on a CPU all are. one_launch=false asks for that, too.
-Limits: a step's memory grows with its images; in one launch also what a view needs only while it is listed, 150 bytes a Gaussian and
-view. Room for lists is by sensor, as without it, and all views of a launch share it. Steps stay what the user says: train.steps,
+Limits: a step's memory grows with its images; in one launch also the temporary memory of a view's lists, 150 bytes a Gaussian and
+view. Room for lists is by sensor, as without it, and all views of a launch share it. Steps count as before: train.steps,
 density.every and the noise of a step count steps, and each step sees more images. The rule takes gradients for independent, which those
 of one moment are only where they see other things, and scales the rates of the lidar's values too, though a step may still have one sweep;
 scale_rates=false leaves rates and betas as they are. Class quality.
@@ -121,8 +121,8 @@ def _unsupported_stages(stages: Stages) -> str | None:
 
 
 def launch_views(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Any) -> list[Seen]:
-    """Room for all lists is that of all views. Each view says what it needs, so that rooms are learned as without a launch for all, and
-    a step fails where one of them needs more than its own."""
+    """Room for all lists is that of all views. Each view reports its need, so that capacities are learned as without a common launch, and
+    a step fails if one of them needs more than its own."""
     assert stages.plan is not None
     capacities = [stages.render.capacity(view) for view in views]
     known = [capacity for capacity in capacities if capacity is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile: what a step leaves to torch goes through torch.compile, which makes a few kernels of many.
+"""compile: the torch operators of a step go through torch.compile, which fuses many kernels into few.
 
 Idea: activations, view directions, the sky and noise are dozens of elementwise kernels, and each reads and writes all of its tensors.
 The compiler fuses them, forward and backward. Every function is taken whole: one that it could take only in parts would be an error.

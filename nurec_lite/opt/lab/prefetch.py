@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """prefetch: while a step runs, a thread takes the next one's shots and starts their copies on a stream of their own.
 
-Idea: what `next_batch` and `place` do for the next step needs nothing of this one. The thread decodes, or takes from the loader processes
+Idea: `next_batch` and `place` of the next step need nothing of this one. The thread decodes, or takes from the loader processes
 of `workers`; the GPU's copy engine works during its kernels. A step's stream waits for the event after its shots, mostly long past.
 Source: the prefetchers of NVIDIA's reference trainers (apex's ImageNet example), and the thread of PyTorch's DataLoader that pins memory.
 Gain, code before and after, limits: docs/options/prefetch.md.
 Limits: on a GPU alone, and one step ahead. Memory that the side stream's copies fill is used on the step's: each tensor is recorded there
-(Tensor.record_stream), so the allocator gives it back to the side stream only after what the step has queued. Without page-locked
-memory (pinned or no_sync) the thread, not the step, waits for the copies. Python runs one thread at a time: what the thread does in Python
-itself is taken from the step. Class exact: shots depend on (seed, step) alone.
+(Tensor.record_stream), so the allocator gives it back to the side stream only after the queued work of the step. Without page-locked
+memory (pinned or no_sync) the thread, not the step, waits for the copies. Python runs one thread at a time, so the step loses the time that
+the thread spends in Python itself. Class exact: shots depend on (seed, step) alone.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -95,7 +95,7 @@ class Prefetch:
             return shots, side.mark()
 
     def close(self) -> None:
-        """Ends the thread, with what it is fetching."""
+        """Ends the thread, and the frames that it is fetching."""
         thread, self._thread, self._coming = self._thread, None, None
         if thread is not None:
             thread.shutdown(cancel_futures=True)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of NVIDIA's post on NuRec: what its profile found and mended."""
+"""Options of NVIDIA's post on NuRec: changes that its profile led to."""

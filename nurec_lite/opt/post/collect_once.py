@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""collect_once: what a step needs of the scene is collected once, for the times of all its sensors together.
+"""collect_once: a step collects the scene once, for the times of all its sensors together.
 
 Idea: the baseline calls `collect_gaussian_parameters` for the camera, again for the lidar, and activates all Gaussians a third time for
 the regularisers. One call with two query times interpolates all tracks once and activates once; everybody shares the result.

@@ -4,7 +4,7 @@
 Idea: `interpolate` is over a hundred tiny kernels on a few poses, and `collect` copies all Gaussians in order to replace those of actors.
 The store is ordered by node, so the Gaussians of a track are consecutive rows: one kernel finds a block's track, its two keyframes and
 its pose, and writes world means, rotations and velocities of these rows alone. The renderer reads the background where it is stored.
-Backward, a block adds up what its rows tell of the pose, and a second kernel adds the blocks of a track in a fixed order, without
+Backward, a block adds up its rows' gradients of the pose, and a second kernel adds the blocks of a track in a fixed order, without
 atomics, and goes on to the keyframes. Opacities at all query times, 0 of actors that are not there, are one kernel, too.
 Source: NVIDIA's Nsight post on Omniverse NuRec (interpolate: 4.184 ms -> 83.81 us); formulas in kernels/math/actors.cuh.
 Gain, code before and after, limits: docs/options/fused_interp.md.
@@ -31,7 +31,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
-SPARE_SHARE = 64  # one of so many rows is left to what relocations take from the background
+SPARE_SHARE = 64  # one of so many rows stays free for relocations from the background
 REQUIRES: tuple[str, ...] = ()
 
 
@@ -75,10 +75,10 @@ class FusedCollect:
 
     def __init__(self) -> None:
         self._node = torch.zeros(0, dtype=torch.int64)  # [N] for which the rows below hold
-        self._version = -1  # of what is written into it
+        self._version = -1  # version of the tensor, which counts writes
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
         self._starts: dict[int, Tensor] = {}  # [K + 2] the same after so many static rows: a recorded step reads it
-        self._coming: HostFuture | None = None  # what `counted` says, of what is stored and of what was to be
+        self._coming: HostFuture | None = None  # result of `counted`: stored rows and needed rows
         self._counted = torch.zeros(2, dtype=torch.int64)  # the same for the last store
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
         self._tracks: Tracks | None = None  # before which the origin stands

@@ -2,7 +2,7 @@
 """no_sync: the host never waits for the GPU inside a step, so that it can queue work ahead.
 
 Idea: the baseline reads back how many Gaussians a view sees and how long its lists are, copies batches, poses and times from pageable
-memory, and lets relocation count the dead. Here lists get room from what their sensor needed lately, rows without bounds follow those of
+memory, and lets relocation count the dead. Here lists get the capacity that their sensor needed lately, rows without bounds follow those of
 the visible Gaussians, copies go through page-locked memory, and relocation works with masks. A list without enough room sets a flag on
 the device: the optimizer and the noise of that step and of all after it then change nothing. The flag and the numbers of entries come
 back when they come; if a step failed, the host goes back to before it, gives the sensor the room that it needs, and does these steps
@@ -121,7 +121,7 @@ class NoSync:
 
 
 def apply(stages: Stages, *, slack: float) -> Stages:
-    """`slack`: room of a sensor's lists, as a multiple of what they needed lately."""
+    """`slack`: capacity of a sensor's lists, as a multiple of their recent need."""
     if slack < 1:
         raise OptionError(f"option 'no_sync': slack is {slack}, but must be at least 1")
     own = NoSync(slack, stages.ranks == 1)

@@ -2,7 +2,7 @@
 """workers: images and sweeps are decoded in loader processes, ahead of the step that needs them.
 
 Idea: decoding a PNG and a sweep takes tens of milliseconds on one core and nothing of the GPU, so other processes do it while the
-step runs; a thread takes what they made in, and the step only unpickles it.
+step runs; a thread receives their results, and the step only unpickles them.
 Source: PyTorch's DataLoader with workers, as in the PyTorch guide of the NuRec Nsight story; the processes are our own
 (nurec_lite/base/processes.py), since a run has to outlive them.
 Gain, code before and after, limits: docs/options/workers.md.

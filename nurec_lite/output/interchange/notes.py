@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences inside exported files: the origin, the axes, and what the file lacks of the rendered scene."""
+"""Sentences inside exported files: the origin, the axes, and the parts of the rendered scene that the file lacks."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ _AXES = {"z": "z up", "y": "y up: (x, z, -y) of the scene", "-y": "y down: (x, -
 class Notes:
     """Sentences of a file about itself."""
 
-    lost: tuple[str, ...]  # sentences: what the rendered scene has and the file has not
+    lost: tuple[str, ...]  # sentences: parts of the rendered scene that the file lacks
     up: str = "z"  # of `flatten.UPS`
     origin: Origin = (0.0, 0.0, 0.0)  # metres, added to coordinates with z up for the world of the capture
 
@@ -27,13 +27,13 @@ class Notes:
 
 
 def lost_of_splats(scene: Scene, still: bool) -> tuple[str, ...]:
-    """Sentences on what files of Gaussians alone cannot hold."""
+    """Sentences on the limits of files of Gaussians alone."""
     motion = ["motion is left out: the file holds one moment"] if still else []
     return tuple(["the sky is left out", *motion, *_lost_of_sensors(scene)])
 
 
 def lost_of_usd(scene: Scene) -> tuple[str, ...]:
-    """Sentences on what USD has no place for."""
+    """Sentences on the limits of USD."""
     lens = "rolling shutter and distortion of lenses are left out: each camera is a pinhole at mid-exposure"
     return ("the sky is a light with a picture of 8 bits", lens, *_lost_of_sensors(scene), NO_MAP)
 

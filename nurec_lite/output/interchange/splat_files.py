@@ -36,7 +36,7 @@ def check_layout(layout: Layout) -> None:
 
 
 def write_splats(scene: Scene, choice: Choice, layout: Layout, files: Files) -> list[str]:
-    """Writes the files; returns a line for each, and lines on what is left out."""
+    """Writes the files; returns a line for each, and lines on parts that are left out."""
     kinds, parts = [kind for kind in SPLATS if kind in files.formats], parts_of(scene, choice)
     names = _names(scene, parts, each=choice.node == EACH)
     places = [(part, kind, files.path(kind, name)) for part, name in zip(parts, names, strict=True) for kind in kinds]

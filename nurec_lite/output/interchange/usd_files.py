@@ -36,7 +36,7 @@ from nurec_lite.output.surface.mesh import Mesh
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.scene import Scene
 
-LARGEST = (1 << 32) - (1 << 26)  # bytes of a package, with room for what is not Gaussians
+LARGEST = (1 << 32) - (1 << 26)  # bytes of a package, with room for everything but Gaussians
 _LAYER = "nurec_lite.usdc"  # the first file of a package: it marks ours
 _JOINT = re.compile(rb"#usda 1.0\n.*dictionary nurec_lite = \{", re.DOTALL)
 

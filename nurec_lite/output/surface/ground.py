@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ground about the driven path as a grid of heights, from the upward faces of a surface.
 
-A square of the grid takes the lowest upward face. Squares of nearly equal height are connected; the ground is what is connected to
+A square of the grid takes the lowest upward face. Squares of nearly equal height are connected; the ground is the part that connects to
 the squares under the rig. Small gaps, and the strip under the rig, are filled from the squares around, and noise is smoothed.
 """
 

@@ -49,8 +49,8 @@ class Row:
 
 
 def time_rows(a: Side, b: Side) -> list[Row]:
-    """The sum of all kernels and the whole step first, then the largest difference in ms. What one side lacks ranks by the time of the
-    other: an option replaces kernels. A kernel that was not launched took no time."""
+    """The sum of all kernels and the whole step first, then the largest difference in ms. A kernel that one side lacks ranks by the
+    other's time: an option replaces kernels. A kernel that was not launched took no time."""
     sums = [_sum(a, b), *(_row(name, a.times, b.times) for name in _names(a.times, b.times) if name == STEP)]
     rows = [_row(name, a.times, b.times) for name in _names(a.times, b.times) if name != STEP]
     for name in _names(a.kernel_times, b.kernel_times):
@@ -72,7 +72,7 @@ def _sum(a: Side, b: Side) -> Row:
 
 
 def total_rows(a: Side, b: Side) -> list[Row]:
-    """The largest relative difference first; what neither side tells is left out."""
+    """The largest relative difference first; rows that neither side has are left out."""
     rows = [_row(name, a.totals, b.totals) for name in _names(a.totals, b.totals)]
     present = [row for row in rows if row.a is not None or row.b is not None]
     return sorted(present, key=lambda row: row.share, reverse=True)
@@ -196,7 +196,7 @@ def _parser() -> _Parser:
 
 
 def main(
-    arguments: list[str],  # what follows `compare`
+    arguments: list[str],  # arguments after `compare`
 ) -> int:  # of CODES; ProfileError for a mistake
     args = _parser().parse_args(arguments)
     gates = parse_gates(args.gate) if args.gate else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One side of a comparison: what a profile of any tool says, under names that both sides share."""
+"""One side of a comparison: the figures of a profile of any tool, under names that both sides share."""
 
 import shlex
 from collections import defaultdict

@@ -45,7 +45,7 @@ class Canvas:
         size: int = 13,
         colour: Colour = INK,
         anchor: str = "l",  # which side of the text x is: l, m or r
-        width: float | None = None,  # at most; what is longer loses its middle
+        width: float | None = None,  # at most; a longer text loses its middle
     ) -> None:
         shown = text if width is None else self.fitting(text, size, width)
         self.draw.text((x * SCALE, y * SCALE), shown, colour, _font(size), anchor=f"{anchor}m")

@@ -25,7 +25,7 @@ _WIDTH, _HEIGHT = 1200, 680  # pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 760, 76, 606  # of the chart
 _LEGEND = 792  # left edge
 _NUMBERED = 24  # kernels with a number and a line in the legend
-_SHARE = 0.95  # of the time, that what is drawn takes
+_SHARE = 0.95  # share of the time that the drawn kernels take together
 _RADIUS, _ROOM = 6, 16.0  # of a dot, and about a number
 _AROUND = ((16, 0), (-16, 0), (0, -17), (0, 17), (15, -15), (-15, -15), (15, 15), (-15, 15), (30, 0), (-30, 0))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bar a kernel: what its warps do between two instructions, as shares of the cycles."""
+"""A bar a kernel: stall reasons of its warps between two instructions, as shares of the cycles."""
 
 from collections.abc import Sequence
 from pathlib import Path

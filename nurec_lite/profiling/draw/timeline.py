@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""timeline.png: one step, the one of median length. Ranges of the host by depth, waits, and what ran on the GPU, on one axis of time."""
+"""timeline.png: one step, the one of median length. Ranges of the host by depth, waits, and work of the GPU, on one axis of time."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +121,7 @@ def _wait_row(trace: Trace, begin: int, end: int) -> Row:
 
 
 def _kernel_rows(found: list[Started], step: Range, colours: dict[str, Colour]) -> list[Row]:
-    """Kernels by stream, then copies and memsets; grey is what another step started."""
+    """Kernels by stream, then copies and memsets; grey is work that another step started."""
     kernels = [f for f in found if f.work.kind == KERNEL]
     streams = list(dict.fromkeys(f.work.stream for f in kernels))[:_STREAMS]
     rows = []

@@ -20,7 +20,7 @@ _ABSENT = {
     "-inf",
     "(!) n/a",
     "(!) nan",
-}  # what ncu writes where it measured nothing
+}  # ncu's texts for a missing measurement
 _PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _NOUNS = {
     "second": "second",
@@ -84,7 +84,7 @@ class Launch:
 def parse_unit(
     text: str,  # such as nsecond, Gbyte/second, register/thread, inst/cycle or %
 ) -> tuple[float, str]:  # factor to the second, byte, cycle or 1, the units of the dimensions
-    """KeyError if it is unknown. What is counted falls away: register/thread is a count, byte/block a byte, cycle/second not."""
+    """KeyError if it is unknown. Counted things fall away: register/thread is a count, byte/block a byte, cycle/second not."""
     if text == "%":
         return 1.0, "%"
     above, _, below = text.partition("/")

@@ -6,7 +6,7 @@ import re
 from nurec_lite.profiling.errors import ProfileError
 
 _NO_COUNTERS = "or use tool=torch, which needs no counters"
-_KNOWN = {  # what ncu says -> what it means and what to do
+_KNOWN = {  # a message of ncu -> its meaning and remedy
     "ERR_NVGPUCTRPERM|does not have permission to access NVIDIA GPU Performance Counters": "the driver keeps the GPU's counters "
     "for administrators; run as root or with CAP_SYS_ADMIN (drivers from 565 on: CAP_PERFMON), start a container with "
     "--cap-add=SYS_ADMIN, or open them to all by the line 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in a file of "
@@ -37,7 +37,7 @@ def explained(
     output: str,
     alone: bool = False,  # the profiled process did not begin, so that all lines are ncu's
 ) -> ProfileError | None:
-    """The first error, else warning, of ncu that is known, and what it means. Lines of the profiled process do not begin with ==."""
+    """The first error, else warning, of ncu that is known, and its meaning. Lines of the profiled process do not begin with ==."""
     lines = [line for line in output.splitlines() if alone or line.startswith("==")]
     for line in sorted(lines, key=lambda line: not line.startswith("==ERROR==")):
         for pattern, meaning in _KNOWN.items():

@@ -54,7 +54,7 @@ _DERIVED = ("launch__", "sm__maximum_warps")  # begin of names that ncu works ou
 
 
 def _counters() -> tuple[str, ...]:
-    """Names that are asked for one by one; what ncu derives and the stalls come with its sections."""
+    """Names that are asked for one by one; derived metrics and stalls come with ncu's sections."""
     single = [name for name, _ in FIGURES.values() if not name.startswith(_DERIVED)]
     added = [name for names in SUMS.values() for name in names]
     counted = [INSTRUCTIONS.format(p, o) for p in PRECISIONS.values() for o in ("add", "mul", "fma")]

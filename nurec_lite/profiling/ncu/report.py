@@ -3,7 +3,7 @@
 
 kernels.json holds `format` (1), `tool` (ncu), `tool_version`, `command`, `environment` (as nurec_lite.base.environment tells it), `steps`
 of the window, `notes` (sentences), and `kernels`: one dictionary a launch in the order of the launches, with the keys of
-nurec_lite.profiling.ncu.kernel.Kernel; null is what was not measured.
+nurec_lite.profiling.ncu.kernel.Kernel; null stands for a missing measurement.
 """
 
 import csv
@@ -82,7 +82,7 @@ def headline(kernels: Sequence[Kernel]) -> str:
 
 
 def kernels_csv(kernels: Sequence[Kernel]) -> str:
-    """A row a launch; limits and stalls get columns of their own. Empty is what was not measured."""
+    """A row a launch; limits and stalls get columns of their own. Cells without a measurement are empty."""
     rows = [_flat(kernel) for kernel in kernels]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     file = io.StringIO()

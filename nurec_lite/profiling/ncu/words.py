@@ -4,7 +4,7 @@
 from nurec_lite.profiling.ncu.kernel import Kernel, roof
 
 ABSENT = "not measured"
-STALLS = {  # reason of ncu -> what warps wait for
+STALLS = {  # reason of ncu -> its meaning for warps
     "long_scoreboard": "data from global or local memory (L1, L2 or DRAM)",
     "short_scoreboard": "data from shared memory, or results of special functions",
     "lg_throttle": "a full queue of global and local memory instructions",

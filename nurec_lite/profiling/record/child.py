@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the process that is profiled, with or without a tool around it, and asks what became of it."""
+"""Runs the process that is profiled, with or without a tool around it, and checks how it ended."""
 
 import json
 import logging

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures kernels of the window by the GPU's counters, and writes what was found: ncu.csv (the raw page as ncu exports it),
+"""Measures kernels of the window by the GPU's counters, and writes ncu.csv (the raw page as ncu exports it),
 kernels.json (nurec_lite.profiling.ncu.report lists its keys), kernels.csv, summary.md, roofline.png, stalls.png.
 
 ncu runs every kernel several times, with the same memory, until all counters are read. ncu.ncu-rep opens in the GUI of Nsight Compute.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records the window by nsys and reads what it exported."""
+"""Records the window by nsys and reads its export."""
 
 import logging
 import re
@@ -25,7 +25,7 @@ _NO_IMPORTER = (
     "nsys recorded but cannot import what it recorded; install the whole of NVIDIA Nsight Systems, and what its program "
     "QdstrmImporter needs (often the packages libdw1 and libelf1; nsys.import.log in the folder of results may name it), or use tool=torch"
 )
-_KNOWN = {  # what nsys or the process says -> what it means and what to do
+_KNOWN = {  # a message of nsys or the process -> its meaning and remedy
     "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS|already subscribed to CUPTI": "another profiler is attached to the process or the GPU; "
     "end it (torch.profiler, ncu, DCGM's profiling) and try again",
     "Importer error|QdstrmImporter": _NO_IMPORTER,
@@ -87,7 +87,7 @@ def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:
 
 
 def _import(nsys: Path, out: Path) -> None:
-    """Makes the report of what nsys recorded, where nsys did not: the one inside Nsight Compute does not find its own importer."""
+    """Makes the report of the recording if nsys did not: the one inside Nsight Compute does not find its own importer."""
     recorded = out / "nsys.qdstrm"
     importers = [p for place in (nsys, nsys.resolve()) for p in sorted(place.parents[1].glob("*/QdstrmImporter"))]
     if not recorded.is_file():
@@ -99,7 +99,7 @@ def _import(nsys: Path, out: Path) -> None:
 
 
 def _explained(ended: Ended) -> ProfileError | None:
-    """The line of the output that is known, and what it means."""
+    """The line of the output that is known, and its meaning."""
     for line in ended.output.splitlines():
         for pattern, meaning in _KNOWN.items():
             if re.search(pattern, line):

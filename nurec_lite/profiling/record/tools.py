@@ -68,7 +68,7 @@ def check_version(
     name: str,  # nsys or ncu
     path: Path,
 ) -> tuple[int, ...]:  # the version
-    """ProfileError if the program is too old for what this package asks of it."""
+    """Raises ProfileError if the program is too old for this package."""
     version = tool_version(path)
     if version < OLDEST[name]:
         raise ProfileError(

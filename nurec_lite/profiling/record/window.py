@@ -2,7 +2,7 @@
 """python -m nurec_lite.profiling.record.window CONFIG MODE: the process that is profiled. It trains as nurec_lite.train does and opens a
 window of a few steps, in which a tool records.
 
-Leaves window-MODE.json next to CONFIG: what the steps ran on, how long they took, memory; and window-MODE.began as soon as it runs.
+Leaves window-MODE.json next to CONFIG: device, time of the steps, memory; and window-MODE.began as soon as it runs.
 Modes: nvtx (nsys or ncu stands around the process and records between cudaProfilerStart and cudaProfilerStop), torch (torch.profiler,
 trace.json), syncs (lines that wait).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""summary.md: a summary in words and tables. What the tool did not tell is written as unknown, never as 0."""
+"""summary.md: a summary in words and tables. Figures that the tool did not tell are written as unknown, never as 0."""
 
 from collections.abc import Iterable, Sequence
 
@@ -35,7 +35,7 @@ def headline(summary: Summary) -> str:
 
 
 def first(summary: Summary) -> list[str]:
-    """The sentences that lead to what costs most."""
+    """The sentences that lead to the largest costs."""
     found = [_time(summary), _idle(summary), _waits(summary), _counts(summary), _range(summary), _kernel(summary)]
     return [sentence for sentence in found if sentence is not None]
 

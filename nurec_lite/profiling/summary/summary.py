@@ -99,7 +99,7 @@ class Summary:
     single_launches: float | None = None  # kernels a step that are launched one by one, in no graph
     allocations: float | None = None  # calls a step that take memory from the driver or give it back
     estimates: tuple[str, ...] = ()  # names of figures that the tool estimates
-    notes: tuple[str, ...] = field(default=())  # what the reader must know, one sentence each
+    notes: tuple[str, ...] = field(default=())  # facts that the reader must know, one sentence each
 
 
 def write_summary(path: Path, summary: Summary) -> None:

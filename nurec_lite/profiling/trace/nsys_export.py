@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 
 
 class Export:
-    """All is read when it is asked for; ProfileError says what a file lacks."""
+    """Reads everything on demand; ProfileError names a missing part."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

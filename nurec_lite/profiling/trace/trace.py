@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recording of one process by a tool: ranges and CUDA calls of the host, and what ran on the GPU. Times are nanoseconds."""
+"""The recording of one process by a tool: ranges and CUDA calls of the host, and work of the GPU. Times are nanoseconds."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Call:
     start: int
     end: int
     thread: int
-    correlation: int  # what it started on the GPU has the same
+    correlation: int  # work that it started on the GPU has the same
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Trace:
-    ranges: tuple[Range, ...]  # STEP and what is inside it, sorted by start
+    ranges: tuple[Range, ...]  # STEP and its inner ranges, sorted by start
     calls: tuple[Call, ...]  # sorted by start
     works: tuple[Work, ...]  # sorted by start
     gpu: bool = True  # False if the tool recorded no GPU: then there are neither calls nor works
@@ -95,7 +95,7 @@ class Owners:
     """Ranges to which a call belongs.
 
     Those that are open on its own thread. Of the thread that makes the steps also those around them by name, since autograd runs
-    step/backward/... on a thread of its own; a call outside any range of its thread belongs to what the step is doing then.
+    step/backward/... on a thread of its own; a call outside any range of its thread belongs to the present range of the step.
     """
 
     def __init__(self, trace: Trace) -> None:

@@ -34,7 +34,7 @@ class Frame:
 class Frames:
     images: list[Frame] = field(default_factory=list)
     sweeps: list[Frame] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # sentences on what is left out
+    notes: list[str] = field(default_factory=list)  # sentences on pictures that are left out
 
 
 def frames_of(runs: Sequence[Run]) -> Frames:

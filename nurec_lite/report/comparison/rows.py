@@ -13,7 +13,7 @@ from nurec_lite.evaluation.results import FIGURES, Figure
 from nurec_lite.report.comparison.runs import Run, flat
 
 NONE = "–"
-_PLACES = ("out", "train.resume", "train.overwrite")  # of every run its own, and no setting of what it learns
+_PLACES = ("out", "train.resume", "train.overwrite")  # differ between all runs, and do not change the training
 _CAPTURE = (
     "data.kind",
     "data.root",
@@ -43,7 +43,7 @@ class Row:
 
     @property
     def difference(self) -> str:
-        """The second of two numbers less the first; empty for what is no pair of numbers."""
+        """The second of two numbers less the first; empty unless both are numbers."""
         numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
         if self.figure is None or len(self.values) != 2 or len(numbers) != 2:
             return ""
@@ -92,7 +92,7 @@ def figure_rows(runs: Sequence[Run]) -> list[Row]:
 
 
 def notes(runs: Sequence[Run]) -> list[str]:
-    """Sentences a reader needs before he compares: what could not be read, and what makes figures differ by itself."""
+    """Sentences that a reader needs before comparing: unreadable parts, and conditions that make figures differ by themselves."""
     found = [note for run in runs for note in run.notes]
     differing = {row.key for row in setting_rows(runs)}
     frames = [key for key in _CAPTURE if key in differing]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of finished runs as a comparison reads them. What one run lacks is a sentence; the others are compared all the same."""
+"""The files of finished runs as a comparison reads them. A missing part of a run is a sentence; the others are compared all the same."""
 
 import csv
 import math
@@ -33,7 +33,7 @@ class Run:
     history: list[dict[str, float]] = field(default_factory=list)  # rows of history.csv; NaN where a row lacks a value
     psnrs: dict[str, float] = field(default_factory=dict)  # name of a held-out image's picture -> decibel
     sweeps: list[str] = field(default_factory=list)  # names of held-out sweeps' pictures
-    notes: list[str] = field(default_factory=list)  # sentences on what could not be read
+    notes: list[str] = field(default_factory=list)  # sentences on unreadable parts
 
 
 def read_runs(named: Sequence[str]) -> list[Run]:

@@ -26,7 +26,7 @@ MARGIN = 60.0  # metres around the path
 CROP_M = 5.0  # metres around the points of the whole drive
 CLOSE_M = 30.0  # metres from the middle of the close-up to its edges
 CLOSE_CELL = 0.1  # metres a pixel of the close-up
-LOW, HIGH = 0.4, 4.0  # metres above the ground: walls, trunks and cars, without what grows over them
+LOW, HIGH = 0.4, 4.0  # metres above the ground: walls, trunks and cars, without foliage over them
 AROUND = 15.0  # metres around the rig in which its ground lies
 PATH, BOX, TEXT = (255, 80, 110), (120, 200, 90), (235, 235, 235)
 

@@ -18,7 +18,7 @@ from nurec_lite.report.inspection.content import returned_points
 
 WIDTH, HEIGHT = 240, 120  # pixels of a view
 SHOWN = 1.6  # times the box's size
-ABOVE_GROUND = 0.2  # metres over the lower face: what lies below is ground
+ABOVE_GROUND = 0.2  # metres over the lower face: points below are ground
 OUTLINE = (150, 220, 110)
 
 

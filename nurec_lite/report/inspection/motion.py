@@ -12,7 +12,7 @@ from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture, Frame
 
 MOST_POINTS = 1500  # of a curve
-GAP = 1.5  # times the usual interval: what is longer is a gap
+GAP = 1.5  # times the usual interval: a longer one is a gap
 
 
 @dataclass(frozen=True)

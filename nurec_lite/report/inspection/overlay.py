@@ -94,7 +94,7 @@ def _projected(
     frame: ImageFrame,
     points: Tensor,  # [n, 3] metres, world
     ranges: Tensor,  # [n] metres
-) -> tuple[np.ndarray, np.ndarray]:  # pixels [m, 2] and ranges [m] of what lies in the image, the farthest first
+) -> tuple[np.ndarray, np.ndarray]:  # pixels [m, 2] and ranges [m] of the points in the image, the farthest first
     pixels, depth = project_world_points(camera, frame, points)
     size = torch.tensor([camera.width, camera.height])
     seen = (depth > NEAR) & (pixels >= 0).all(1) & (pixels < size).all(1) & _in_view(camera, frame, points)
@@ -103,7 +103,7 @@ def _projected(
 
 
 def _in_view(camera: Camera, frame: ImageFrame, points: Tensor) -> Tensor:  # [n] bool
-    """Whether a point is not much farther from the axis than the image reaches: a lens model folds what lies beyond into it."""
+    """Whether a point is not much farther from the axis than the image reaches: a lens model folds farther points into it."""
     inside = transform(invert(poses_at(frame, torch.tensor(0.5)) @ camera.T_rig_cam.double()), points.double())
     if not camera.is_plain:
         angles = torch.atan2(inside[:, :2].norm(dim=1), inside[:, 2])

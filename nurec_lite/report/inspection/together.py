@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections with what all sweeps see together: the map, what boxes hold, and both before and after a remedy."""
+"""The sections about all sweeps together: the map, the returns in boxes, and both before and after a remedy."""
 
 from functools import partial
 

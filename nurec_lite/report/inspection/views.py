@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections with what one sensor sees: images with the lidar and the boxes on them, and sweeps."""
+"""The sections about one sensor: images with the lidar and the boxes on them, and sweeps."""
 
 from functools import partial
 from itertools import pairwise
