@@ -76,7 +76,7 @@ def request(scene: str, camera: Any, T_world_rig: Tensor, time: float) -> dict[s
 
 
 def drive(client: Sensorsim, scene: str, left: float, fps: float, out: Path) -> int:
-    """Writes what the first camera sees; returns the number of steps."""
+    """Writes the film of the first camera; returns the number of steps."""
     cameras = client.get_available_cameras(scene_id=scene).available_cameras
     path = client.get_available_trajectories(scene_id=scene).available_trajectories[0].trajectory.poses
     times = torch.tensor([1e-6 * one.timestamp_us for one in path], dtype=torch.float64)

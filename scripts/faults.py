@@ -138,7 +138,7 @@ def finish(bench: Bench, out: Path) -> dict[str, float]:
     return {name: metrics[name] for name in FIGURES if metrics.get(name) is not None}
 
 
-# ---- faults: each returns what it did, in words, and the folder
+# ---- faults: each returns its event in words, and the folder
 
 
 def kill(bench: Bench) -> tuple[str, Path]:
@@ -184,7 +184,7 @@ def ask(bench: Bench) -> tuple[str, Path]:
     child = start([*bench.line(out), "+opt=workers"], log, writer if dead else None)
     os.close(writer)
     bench.moment(child, out)
-    os.close(reader)  # what it says goes nowhere from now on
+    os.close(reader)  # its output goes nowhere from now on
     child.signal(number, group)
     if twice and number != signal.SIGINT:
         child.signal(number, True)

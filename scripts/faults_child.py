@@ -2,7 +2,7 @@
 """Runs of nurec_lite.train for scripts/faults.py, each in a session of its own, as in a terminal of its own.
 
 They are forked from a process that has imported everything and computed nothing, which saves the seconds of the imports; from the
-arguments on they are what `python -m nurec_lite.train` is, its end included.
+arguments on they run `python -m nurec_lite.train`, its end included.
 """
 
 import atexit
@@ -27,7 +27,7 @@ class Child:
     """A run under way, or ended."""
 
     pid: int
-    log: Path  # what it says on stdout and stderr
+    log: Path  # its stdout and stderr
     code: int | None = None  # negative: the signal that ended it
 
     def running(self) -> bool:

@@ -88,7 +88,7 @@ def commit_with(file: Path) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """Returns what git prints, or nothing where it fails."""
+    """Returns git's output, or nothing if it fails."""
     try:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     except OSError:

@@ -5,7 +5,7 @@ A figure is a link with its id, [150 s](benchmarks/figures.csv#street-seconds). 
 benchmarks/results and the place in it (scripts/figure_table.py). The number of the link keeps its digits, and the words around it stay.
 For a new figure, write a row with id, unit, file and where, and in the page [0.00 dB](../benchmarks/figures.csv#ID).
 
-After a comment `printed: FILE` stands what training prints for that file of metrics, its first lines. Tables of ladders stand between the
+After a comment `printed: FILE` stand the first lines that training prints for that file of metrics. Tables of ladders stand between the
 markers that benchmarks/ladder/ladder.py fills. After a comment `options: FILE QUALITY` stands that of benchmarks/ladder/bench_options.py,
 with a column of benchmarks/ladder/option_quality.py once the second file is there; after `ablation: FILE` that of
 benchmarks/ladder/ablation.py; after `scaling: FILE` that of benchmarks/scaling/bench_scaling.py.
@@ -78,7 +78,7 @@ def idle(rows: dict[str, Row], texts: Iterable[str]) -> list[str]:
 
 
 def printed(page: Path, text: str) -> str:
-    """With what training prints at its end."""
+    """Returns the text with the lines that training prints at its end."""
 
     def block(found: re.Match[str]) -> str:
         lines = table(content(page.parent / found[2])).splitlines()[:SHOWN]
@@ -88,7 +88,7 @@ def printed(page: Path, text: str) -> str:
 
 
 def tables(page: Path, text: str) -> str:
-    """With the tables of what every option and every choice is worth."""
+    """Returns the text with the tables of options, choices and sizes."""
 
     def block(found: re.Match[str]) -> str:
         files = [page.parent / name for name in found[3].split()]

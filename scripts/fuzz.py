@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throws altered packs, checkpoints, KITTI files and keys at what reads them: each must be taken, or refused with one sentence.
+"""Gives altered packs, checkpoints, KITTI files and keys to their readers: each must be taken, or refused with one sentence.
 
     python scripts/fuzz.py                                    100 000 inputs, by as many processes as there are cores
     python scripts/fuzz.py --inputs 2000 --seed 7             others, and fewer
@@ -7,7 +7,7 @@
 
 A finding is a crash, any exception but UserError, a sentence of several lines, more than 2 s of a processor, or more than 1 GB of memory.
 Findings are printed with the fewest steps that make them, and end the program with code 1. Everything follows from --seed and the
-number of the input. Ctrl-C ends it with what is done so far.
+number of the input. Ctrl-C ends it with the results so far.
 """
 
 import faulthandler
@@ -117,7 +117,7 @@ def work(numbers: list[int], seed: int, current: "multiprocessing.sharedctypes.S
     with tempfile.TemporaryDirectory() as name, log.open("a") as file:
         folder, counts, slowest = Path(name), Counter[str](), 0.0
         os.environ["FUZZ_FOLDER"] = name
-        for target in TARGETS:  # what is altered is made before memory is limited
+        for target in TARGETS:  # inputs are made before memory is limited
             with suppress(UserError):
                 target.run(folder, [])
         resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + MEMORY, resource.RLIM_INFINITY))
@@ -188,7 +188,7 @@ def run(inputs: int, seed: int, jobs: int) -> tuple[list[Finding], dict[str, Any
                     job.process.join()
                     if job.ended():
                         left.remove(job)
-        except KeyboardInterrupt:  # what is done so far counts
+        except KeyboardInterrupt:  # results so far count
             for job in left:
                 job.process.terminate()
                 job.process.join()

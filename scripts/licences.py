@@ -31,7 +31,7 @@ def pinned() -> dict[str, str]:
 
 
 def licence(found: Distribution) -> str:
-    """The expression that the package states; else its classifiers, else the first line of what it calls its licence."""
+    """The expression that the package states; else its classifiers, else the first line of its own licence field."""
     data, name = found.metadata, found.metadata["Name"].lower()
     stated = data.get("License-Expression") or STATED_ELSEWHERE.get(name)
     if stated:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three kernels in a range of each binding of NVTX, for tools that choose kernels by range: what a version of nsys or ncu makes of either.
+"""Three kernels in a range of each binding of NVTX, for tools that choose kernels by range: shows which of them a version of nsys or ncu
+records.
 
     ncu --nvtx --nvtx-include "probe_torch/" --metrics gpu__time_duration.sum --csv python scripts/probe_ranges.py
     ncu --nvtx --nvtx-include "nurec_lite@probe_package/" --metrics gpu__time_duration.sum --csv python scripts/probe_ranges.py

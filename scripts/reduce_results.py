@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reduces reports of benchmarks and profiles to what pages, tests and scripts read, and writes a record a line.
+"""Reduces reports of benchmarks and profiles to the figures that pages, tests and scripts read, and writes a record a line.
 
     python scripts/reduce_results.py runs/figures benchmarks/results/NAME.json
 
@@ -21,7 +21,7 @@ from nurec_lite.base.program import Parser, ends_with_a_sentence
 
 WIDTH = 150  # characters
 LONGEST = 24  # kernels of a step, which come by their time
-KERNEL = (  # what pages show of a kernel under ncu
+KERNEL = (  # the figures of a kernel under ncu that pages show
     "name", "range", "ms", "registers", "occupancy_achieved", "dram_read_bytes", "dram_write_bytes", "sol_compute", "sol_memory",
 )  # fmt: skip
 COMPARED = (
@@ -58,7 +58,7 @@ def kernel_of(kernel: Report, keys: tuple[str, ...] = KERNEL) -> Report:
 
 
 def laid_out(value: Any, indent: int = 0) -> str:
-    """Returns JSON: on one line what fits there, else as many items on a line as fit."""
+    """Returns JSON on one line if it fits, else as many items on a line as fit."""
     line = json.dumps(value)
     if not isinstance(value, dict | list) or not value or indent + len(line) <= WIDTH:
         return line

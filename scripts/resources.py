@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers, stack, spills and shared memory of every kernel for five architectures, as ptxas counts them: without a GPU.
 
-    python scripts/resources.py [--out FILE.json] [--fast-math]    the table, and what exceeds kernels/budget.json
+    python scripts/resources.py [--out FILE.json] [--fast-math]    the table, and the kernels that exceed kernels/budget.json
     python scripts/resources.py --write                            makes the present figures the budget; files that are as they were when
                                                                    it was made are not compiled again (scripts/measured.py)
 
@@ -84,7 +84,7 @@ def _measure_file(nvcc: str, file: str, extra: str) -> dict[str, dict[str, Usage
 
 
 def parse(
-    text: str,  # what ptxas says
+    text: str,  # output of ptxas
 ) -> dict[str, dict[str, Usage]]:  # by kernel and architecture
     table: dict[str, dict[str, Usage]] = {}
     entry = architecture = function = ""

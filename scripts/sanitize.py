@@ -11,7 +11,7 @@ the spherical harmonics, at an image size that fills its tiles and at one that d
 and without gradients of poses and distances, with and without the options that have kernels of their own, and several views in one
 launch. Every tensor is an
 allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
-and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read;
+and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for ours read their output;
 it reports findings in those alone, but does not count them.
 """
 
@@ -150,7 +150,7 @@ def _state(config: Any, capture: Capture, device: torch.device, stages: Stages) 
 
 
 def _stages(config: Any, device: torch.device, cameras: str) -> Stages:
-    """The stages of a variant, counted and with what its cameras ask for."""
+    """The stages of a variant, counted and with the arguments of its cameras."""
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     if cameras == "learned":
         stages = stages.wrap(render_camera=_with_learned_pose, render_lidar=_with_learned_pose)
@@ -164,7 +164,7 @@ def _stages(config: Any, device: torch.device, cameras: str) -> Stages:
 
 
 def _steps(config: Any, stages: Stages, state: TrainState) -> None:
-    """A variant's steps, and what its kernels do besides."""
+    """A variant's steps, and its other kernels."""
     from nurec_lite.training.loop import spent
 
     state.step = 0
@@ -302,7 +302,7 @@ def find_sanitizer() -> str:
 
 
 def verdict(tool: str, report: str, code: int) -> Verdict:
-    """From the summary line, less what initcheck finds in kernels that are not ours: no frame of such a report is."""
+    """From the summary line, minus initcheck's findings in foreign kernels: such a report has no frame of ours."""
     summary = re.search(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", report)
     if summary is None:
         return Verdict(None)

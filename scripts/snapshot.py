@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what a change of names must leave as it is: the bits of short CPU runs, and the machine code of every CUDA kernel.
+"""Records the results that a renaming must not change: the bits of short CPU runs, and the machine code of every CUDA kernel.
 
     python scripts/snapshot.py --out BEFORE.json                       runs and kernels of this tree
     python scripts/snapshot.py --out AFTER.json --before BEFORE.json   compares them, too: prints new names, code 1 if something differs
@@ -166,7 +166,7 @@ def sections(elf: bytes) -> list[tuple[str, int, int]]:
 
 
 def compared(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Lines: what differs, kernels with another name, and what is the same."""
+    """Lines: differences, kernels with another name, and the number of equal ones."""
     lines: list[str] = []
     for name, own in after.get("runs", {}).items():
         old = before.get("runs", {}).get(name)

@@ -47,7 +47,7 @@ def conditions(
 
 
 def conditions_on(script: str, config: Config, device: torch.device, args: argparse.Namespace) -> Report:
-    """The same of what has no state of its own."""
+    """The same for an object without state of its own."""
     return {
         "command": shlex.join(["python", f"benchmarks/{script}.py", *args.arguments]),
         "environment": environment(device), "load_average_before": args.load,

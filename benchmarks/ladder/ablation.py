@@ -27,7 +27,7 @@ from nurec_lite.base.program import Parser
 from nurec_lite.base.threads import share
 from nurec_lite.cli.command import mended
 
-CHOICES = {  # name: what undoes it
+CHOICES = {  # name: the arguments that undo it
     "all choices": (),
     "no lidar": ("train.lidar_rays=0",),
     "one opacity for both sensors": ("model.lidar_opacity=false",),

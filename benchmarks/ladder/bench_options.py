@@ -108,7 +108,7 @@ def within(tree: Any, path: Sequence[str]) -> float | None:
 
 
 def all_measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Conditions and rows, those of what was asked for, if something was; also in the file, a row at a time."""
+    """Conditions and rows, all or the chosen ones; the file gets them a row at a time."""
     order = order_of(args.overrides)
     for name in (*args.others, *(args.only or ())):
         if name not in known_options():
@@ -137,7 +137,7 @@ def read(file: Path) -> dict[str, Any]:
     try:
         return {"rows": json.loads(file.read_text())["rows"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file} holds no rows of options ({error}); name what the benchmark wrote by --out") from error
+        raise UserError(f"{file} holds no rows of options ({error}); name the file of the benchmark's --out") from error
 
 
 def sentence(row: dict[str, Any]) -> str:

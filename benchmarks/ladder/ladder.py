@@ -10,7 +10,7 @@
 A rung is a comma-separated set of options, '' the baseline; with --cumulative a rung adds its options to those of the rungs before.
 Rounds go A B C A B C, so that a change of the machine's pace reaches all; a speedup is the median over rounds of baseline over rung of
 the same round. A rung that fails stays in the table with its error, and the program ends with 1. Leaves ladder.csv, ladder.json and
-waterfall.png in --out; --page prints what belongs into docs/ladder.md, and with --write puts it there, for CPUs or for GPUs (`make
+waterfall.png in --out; --page prints the part of docs/ladder.md, and with --write puts it there, for CPUs or for GPUs (`make
 figures` does so for benchmarks/results/ladder_*). Run it on a quiet machine: how many cores other programs kept busy is recorded with
 each sample, and --others 0.2 takes a sample again, up to ten times, if they kept more than that busy.
 """
@@ -47,7 +47,7 @@ QUALITY = ("psnr", "ssim", "lidar_median_abs_m", "seconds_train", "steps")
 
 @dataclass
 class Rung:
-    """A set of options, and what came of it."""
+    """A set of options, and its results."""
 
     label: str
     options: tuple[str, ...]

@@ -165,7 +165,7 @@ def fill(
     between: tuple[str, str],  # markers
     name: str,  # of the page's file
 ) -> str:
-    """Replaces what stands there; UserError where the markers are missing."""
+    """Replaces the text between the markers; raises UserError if they are missing."""
     before, begin, rest = page.partition(between[0])
     _, end, after = rest.partition(between[1])
     if not begin or not end:

@@ -9,7 +9,7 @@ Every option gets as many steps, and the baseline's seed. The baseline runs --re
 runs of one seed differ on a GPU. A row for `all` has everything that +opt=all applies. Runs are processes of their own, --jobs at once,
 on --gpus GPUs in turns: their times mean nothing. A run that fails stays with its error, and the exit status is 1; one that could not
 begin within --limit seconds, too. This compares one run of each with the spread; whether a set of options leaves
-quality alone is what benchmarks/ladder/quality_gate.py judges, by three seeds. The table of benchmarks/ladder/bench_options.py takes --out
+benchmarks/ladder/quality_gate.py judges quality, by three seeds. The table of benchmarks/ladder/bench_options.py takes --out
 as its --quality.
 """
 
@@ -41,7 +41,7 @@ ALL = "all"
 
 @dataclass
 class Row:
-    """Runs of one set of options, and what came of them."""
+    """Runs of one set of options, and their results."""
 
     name: str  # of the option it is about; "": of none
     options: tuple[str, ...]
@@ -62,7 +62,7 @@ def _of_all(runs: Sequence[Metrics]) -> list[str]:
 
 
 def rows_of(order: Sequence[str], repeat: int, only: Sequence[str] | None) -> list[Row]:
-    """The baseline, all together, then those of `all` in their order, then the others; of these what was asked for."""
+    """The baseline, all together, then those of `all` in their order, then the others; of all these the chosen ones."""
     others = sorted(name for name in known_options() if name not in (ALL, *order))
     names = (*order, *others)
     rows = [Row("", (), repeat), Row(ALL, (ALL,))]
@@ -74,7 +74,7 @@ def rows_of(order: Sequence[str], repeat: int, only: Sequence[str] | None) -> li
 
 
 class Runs:
-    """All of them, and the file that says what is known so far."""
+    """All runs, and the file with the results so far."""
 
     def __init__(self, args: argparse.Namespace, rows: list[Row], folder: Path) -> None:
         self.args, self.rows, self.folder, self.begin = args, rows, folder, time.monotonic()

@@ -9,8 +9,8 @@ def table(
     rows: Sequence[dict[str, Any]],
     quality: Sequence[dict[str, Any]] = (),  # of option_quality.py: a column more, and its rows after the others
 ) -> str:
-    """Markdown: an option a line, alone and as a rung. A step is what lies between its feed and its end on the device; what follows the
-    rung's is the rung's, or of the option alone if no rung has it."""
+    """Markdown: an option a line, alone and as a rung. A step lasts from the end of its feed to its end on the device. Columns after the
+    rung's step are those of the rung, or of the option alone if no rung has it."""
     head = "|option|a step, alone|GPU at work|a step, as a rung|GPU at work|launches|waits|copied|memory|"
     lines = [head + ("PSNR, alone|" if quality else ""), f"|---|{(9 if quality else 8) * '---:|'}"]
     reached = {row["name"]: row for row in quality}

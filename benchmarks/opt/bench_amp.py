@@ -6,7 +6,7 @@
 
 The gradient is an outer product, as with fused_harmonics, or was written, as for steps of several images. First one update of each is
 compared with torch's Adam in float64 from the same moments: values to 1e-4 of the largest, moments to that or, in bfloat16, to a unit
-in the last place, and the mean of moments within what chance explains. What disagrees is not timed. Then all take turns. On a GPU each
+in the last place, and the mean of moments within chance. Versions that disagree are not timed. Then all take turns. On a GPU each
 is captured in a graph and replayed, so that the host's time does not count. Bytes are the least that must move.
 """
 
@@ -59,7 +59,7 @@ class Harmonics:
 
 
 def harmonics_of(n: int, degree: int, device: torch.device) -> Harmonics:
-    """Moments are what a bfloat16 can be, so that both versions begin from the same."""
+    """Moments are numbers that a bfloat16 holds, so that both versions begin from the same."""
     generator = torch.Generator(device).manual_seed(0)
     bands = (degree + 1) ** 2
     shapes = (n, 1, 3), (n, bands - 1, 3)
@@ -99,7 +99,7 @@ def truth_of(start: Harmonics) -> list[list[Tensor]]:
 
 
 def error_of(version: str, kind: str, start: Harmonics) -> float:
-    """The worst one, as a part of what is allowed times TOLERANCE."""
+    """The worst error, relative to the tolerance, times TOLERANCE."""
     found = start.copy(VERSIONS[version])
     call_of(kind, found)()
     values, *moments = truth_of(start)

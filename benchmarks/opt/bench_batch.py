@@ -60,7 +60,7 @@ class Kind:
         return "1" if self.images == 1 else f"{self.images}, {self.name}"
 
     def of(self, config: Config, sweeps: int) -> Config:
-        """With what it gives the option."""
+        """Returns the arguments of the option."""
         if self.images == 1:
             return config
         given = {"images": self.images, "sweeps": sweeps, "scale_rates": self.name != "as given", "one_launch": True}
@@ -96,7 +96,7 @@ def _image_term(stages: Stages, state: TrainState, shots: Shots) -> torch.Tensor
 
 
 def run(config: Config, capture: Capture, images: int) -> Report:
-    """A whole run, and what it learned."""
+    """A whole run, and its metrics."""
     stages, state = begun(config, capture)
     others = Others()
     try:
@@ -151,7 +151,7 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
 
 
 def means(rows: list[Report]) -> Report:
-    """Over seeds, of what has a value in all of them."""
+    """Means over seeds, of metrics that all seeds have."""
     names = ("steps", "images_seen", "seconds", "ms_a_step", "ms_an_image", *METRICS)
     return {name: mean(row[name] for row in rows) for name in names if all(row[name] is not None for row in rows)}
 

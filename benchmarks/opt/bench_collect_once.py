@@ -8,7 +8,7 @@
 Arguments are those of nurec_lite.train. --invented replaces the scene by one in the numbers of benchmarks/opt/bench_fused_interp.py: 64
 tracks of 300 keyframes, 600 k Gaussians on actors and 1.4 M of the background, times the factor. Every set starts from the same state and
 trains on the same batches, in one process; the sets take turns, a block of steps each, every other round in the opposite order. Times
-are those of the ranges (CUDA events on a GPU, the host's clock on a CPU): `collect` is what the forward pass spends in collecting,
+are those of the ranges (CUDA events on a GPU, the host's clock on a CPU): `collect` is the time of the forward pass in collecting,
 interpolating and activating; `backward` and `step` hold the rest.
 """
 
@@ -40,12 +40,12 @@ from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 
 SETS = ((), ("collect_once",), ("fused_interp",), ("fused_interp", "collect_once"))
-COLLECTING = ("collect", "activate")  # last parts of ranges; what they contain is not counted twice
+COLLECTING = ("collect", "activate")  # last parts of ranges; inner ranges are not counted twice
 
 
 @dataclass
 class Variant:
-    """One set of options, and what its steps took."""
+    """One set of options, and the times of its steps."""
 
     name: str
     stages: Stages

@@ -6,11 +6,11 @@ kernels and in those of fused_activate.
     python benchmarks/opt/bench_fused_activate.py --sizes 100000x2 --rounds 100
 
 A size is Gaussians x columns of lidar logits; a third column is the lidar's own opacity. First values, terms, gradients and moved
-means are compared with those of torch in float64, to 1e-5 of the largest; what disagrees is not timed. Then both take turns. On a GPU each
-is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a loss
-weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, by which both are
-compared. Of copies one Gaussian in 20 has several, half of these two or three and one in 25 as many as it may. Bytes are the least that
-must move: what is stored or given read, what is asked for written, and values read again for gradients.
+means are compared with those of torch in float64, to 1e-5 of the largest; versions that disagree are not timed. Then both take turns. On
+a GPU each is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a
+loss weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, by which
+both are compared. Of copies one Gaussian in 20 has several, half of these two or three and one in 25 as many as it may. Bytes are the
+least that must move: stored and given arrays read, asked ones written, and values read again for gradients.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -69,7 +69,7 @@ VERSIONS = {
 }
 Problem = tuple[
     Gaussians, dict[str, Tensor], Tensor, Tensor
-]  # what is stored, gradients of its values, what fused_noise draws [N, 3], copies [N]
+]  # stored parameters, gradients of their values, draws of fused_noise [N, 3], copies [N]
 
 
 def size_of(size: str) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def drawn_for(g: Gaussians) -> Tensor:  # [N, 3] normal
 
 
 def differentiated(version: Version, g: Gaussians, given: dict[str, Tensor]) -> list[Tensor]:
-    """Values, and gradients of what is stored."""
+    """Values, and gradients of stored parameters."""
     leaves = {name: getattr(g, name).detach().requires_grad_() for name in STORED}
     values = version.activate(replace(g, **leaves))
     wanted = [values[name] for name in given]

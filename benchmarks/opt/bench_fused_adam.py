@@ -6,10 +6,10 @@ alone.
     python benchmarks/opt/bench_fused_adam.py --gaussians 1000000 --seen 0.1 0.4 --sh-degree 3
 
 A share of the Gaussians, drawn at random, has gradients in all its tensors; sizes and opacities have one everywhere, as the regularisers
-give it. First one update of each version is compared with torch's Adam in float64, to 1e-5 of the largest; of `touched`, what had no
-gradient must be what it was. What disagrees is not timed. Then all take turns. On a GPU each is captured in a graph and replayed, so that
+give it. First one update of each version is compared with torch's Adam in float64, to 1e-5 of the largest; with `touched`, values without a
+gradient must stay. Versions that disagree are not timed. Then all take turns. On a GPU each is captured in a graph and replayed, so that
 the host's time does not count. Bytes are the least that must move: dense, four numbers of every value read and three written; `touched`,
-all gradients, and the rest of what has one.
+all gradients, and the rest of rows with one.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

@@ -6,9 +6,10 @@ fused_colour.
     python benchmarks/opt/bench_fused_colour.py --sizes 100000x10 --rounds 100
 
 A size is Gaussians x percent of them that belong to one of ten actors. First colours and gradients are compared with those of torch in
-float64, to 1e-4 of the largest; what disagrees is not timed. Then both take turns. On a GPU each is captured in a graph and replayed, so
-that the host's time does not count. A fifth of the Gaussians have a gradient, as of an image that sees a fifth. Bytes are the least that
-must move: forward means, nodes and coefficients read and colours written, backward colours' gradients besides, and all gradients written.
+float64, to 1e-4 of the largest; versions that disagree are not timed. Then both take turns. On a GPU each is captured in a graph and
+replayed, so that the host's time does not count. A fifth of the Gaussians have a gradient, as of an image that sees a fifth. Bytes are
+the least that must move: forward means, nodes and coefficients read and colours written, backward colours' gradients besides, and all
+gradients written.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -42,7 +43,7 @@ VERSIONS: dict[str, Colours] = {
     "plain": native.colours_of,
     "fused": partial(native.colours_of, plan=replace(CPU_PLAN, fused_colour=True)),
 }
-Problem = tuple[SplitGaussians, Tensor, Tensor]  # what is seen, the eye [3], the gradient of colours [N, 3]
+Problem = tuple[SplitGaussians, Tensor, Tensor]  # the Gaussians, the eye [3], the gradient of colours [N, 3]
 
 
 def size_of(size: str) -> tuple[int, int]:

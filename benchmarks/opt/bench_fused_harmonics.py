@@ -6,9 +6,10 @@ gradient of harmonics written in between (dense), and with the option fused_harm
     python benchmarks/opt/bench_fused_harmonics.py --sizes 100000x10 --rounds 100
 
 A size is Gaussians x percent of them that belong to one of ten actors; harmonics are of degree 3. First gradients of means and rotations,
-and after one update harmonics and their moments, are compared with those of torch in float64, to 1e-4 of the largest; what disagrees is
-not timed. Then the backward pass, the update, and one after the other take turns. On a GPU each is captured in a graph and replayed,
-so that the host's time does not count. A fifth of the Gaussians have a gradient of their colour. Bytes are the least that must move.
+and after one update harmonics and their moments, are compared with those of torch in float64, to 1e-4 of the largest; versions that
+disagree are not timed. Then the backward pass, the update, and one after the other take turns. On a GPU each is captured in a graph and
+replayed, so that the host's time does not count. A fifth of the Gaussians have a gradient of their colour. Bytes are the least that must
+move.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -34,7 +35,7 @@ VERSIONS = ("dense", "fused")
 DEGREE, COEFFICIENTS, OTHERS = 3, 16, 3 + 4 + 3 + 1 + 2  # numbers of a Gaussian that are no harmonics
 SEEN = 0.2
 TOLERANCE = 1e-4  # of the largest number: sums over an actor's Gaussians in single precision
-Problem = tuple[SplitGaussians, Tensor, Tensor, Update]  # what is seen, the eye [3], the gradient of colours [N, 3]
+Problem = tuple[SplitGaussians, Tensor, Tensor, Update]  # the Gaussians, the eye [3], the gradient of colours [N, 3]
 
 
 def problem_of(size: str, device: torch.device) -> Problem:
@@ -51,7 +52,7 @@ def harmonics_of(u: Update) -> tuple[int, int]:
 
 
 def backward(version: str, g: SplitGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> list[Tensor]:
-    """Gradients of still means, means and rotations, then of the harmonics or what they are made of."""
+    """Gradients of still means, means and rotations, then of the harmonics or their two factors."""
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
     operator = (
         torch.ops.nurec_lite.view_colour_rank1 if version == "fused" else torch.ops.nurec_lite.view_colour_backward

@@ -11,7 +11,7 @@ every version is compared with one in float64, outputs and gradients; only those
 Gaussians of a keyframe to 1e-4, since it adds up single floats one after another (1.2e-5 was found on an H200, ours 5e-7). Rounds take
 every version in turn, in both orders. Each sample is timed right after two copies of a large tensor: they empty the caches, let the host
 queue ahead, and the second gives the bandwidth that the sample's bytes are compared with. Bytes are the least that must move: every row of
-a Gaussian is read and written once, keyframes and poses are neglected. The forward pass records what the backward pass needs.
+a Gaussian is read and written once, keyframes and poses are neglected. The forward pass keeps the backward pass's inputs.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -94,7 +94,7 @@ def _sample(call: Callable[[], object], copy: Callable[[], object], device: torc
     second = mark(device)
     result = call()
     third = mark(device)
-    del result  # what freeing takes is not counted
+    del result  # the time of freeing does not count
     return milliseconds(first, second), milliseconds(second, third)
 
 

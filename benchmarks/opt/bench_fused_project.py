@@ -6,11 +6,11 @@ view by itself and added up by autograd (plain), and with the option fused_proje
     python benchmarks/opt/bench_fused_project.py --sizes 1000000x3 --seen 44,5
 
 A size is Gaussians x percent of them that belong to an actor; --seen: percent of them that the image and the sweep see. Of these a few
-hundred are in the list of the one bundle of rays that each view has, so that rays take next to no time and nearly all rows are zeros; what
-is done for a Gaussian does not depend on its numbers. Colours and regularisers ask for gradients as in a step. First the gradients of the
-two ways are compared, to 1e-4 of the largest; what disagrees is not timed. Then forward passes, and these with the backward passes, take
-turns, on a GPU each as a graph, so that the host's time does not count: backward passes take the difference. Bytes are the least that
-must move.
+hundred are in the list of the one warp tile that each view has, so that rays take next to no time and nearly all rows are zeros; the
+work for a Gaussian does not depend on its numbers. Colours and regularisers ask for gradients as in a step. First the gradients of the
+two ways are compared, to 1e-4 of the largest; versions that disagree are not timed. Then forward passes, and these with the backward
+passes, take turns, on a GPU each as a graph, so that the host's time does not count: backward passes take the difference. Bytes are the
+least that must move.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -47,7 +47,7 @@ TOLERANCE = 1e-4
 LISTED = 256  # Gaussians in the list of a warp tile
 PLAN = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True, deferred_backward=True)
 View = CameraView | LidarView
-Problem = tuple[dict[str, Tensor], Any]  # what is stored, and what is made of it
+Problem = tuple[dict[str, Tensor], Any]  # stored parameters, and the arguments made of them
 
 
 def views_of(device: torch.device) -> tuple[CameraView, LidarView]:
@@ -73,7 +73,7 @@ def stored_for(n: int, device: torch.device) -> dict[str, Tensor]:
 
 
 def listed(means: Tensor, share: int, rays: int, seed: int) -> PairList:
-    """A bundle's list of what is seen, nearest first."""
+    """A warp tile's list of visible Gaussians, nearest first."""
     visible = torch.rand(len(means), generator=torch.Generator().manual_seed(seed)) < share / 100
     near = torch.argsort(means.detach()[:, 2].cpu(), stable=True)
     some = near[visible[near]][:LISTED]
@@ -83,7 +83,7 @@ def listed(means: Tensor, share: int, rays: int, seed: int) -> PairList:
 
 
 def tracks_for(moving: int, device: torch.device) -> tuple[Tensor, ...]:
-    """One that stands, for all that moves; starts and what follows in ActorArrays."""
+    """One static actor for all moving Gaussians: starts and the later fields of ActorArrays."""
     counts = torch.tensor([0, moving], device=device), torch.tensor([0, 2], device=device)
     times = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device)
     q = torch.tensor([[1.0, 0, 0, 0]], device=device).repeat(2, 1)
@@ -168,7 +168,7 @@ def calls_of(version: str, leaves: dict[str, Tensor], made: Any) -> dict[str, Ca
 
 
 def least_bytes(size: str, what: str) -> int:
-    """Rows of what is seen, zeroed and read; of all, values and gradients of what is stored, and of colours."""
+    """Rows of visible Gaussians, zeroed and read; of all Gaussians values and gradients of stored parameters and of colours."""
     name, seen = size.split(" seen ")
     n, _ = size_of(name)
     rows = sum(int(share) * n // 100 for share in seen.split(","))

@@ -66,7 +66,7 @@ def in_double(returns: LidarReturns, sweep: Sweep) -> tuple[LidarReturns, Sweep]
 
 
 def with_gradients(loss: Callable[..., dict[str, Tensor]], problem: Problem) -> list[Tensor]:
-    """The terms, and gradients of what the renderer gives."""
+    """The terms, and gradients of the renderer's outputs."""
     returns, *others = problem
     leaves = [t.detach().requires_grad_() for t in (returns.distance, returns.features, returns.transmittance)]
     terms = loss(LidarReturns(leaves[0], returns.median, *leaves[1:]), *others)

@@ -5,9 +5,9 @@
     python benchmarks/opt/bench_fused_sky.py --sizes 1242x375 --rounds 100
 
 First the image and the gradients of transmittance and map are compared with those of the plain one in float64, to 1e-4 of the largest;
-what disagrees is not timed. Then both take turns. On a GPU each is captured in a graph and replayed, so that the host's time does not
-count. Rays are those of a camera that looks ahead, row by row, over a map of 128x256 texels; a lower half is nearly opaque, as a street
-is. Bytes are the least that kernels which keep nothing must move: forward features, transmittance and directions read and the image
+versions that disagree are not timed. Then both take turns. On a GPU each is captured in a graph and replayed, so that the host's time
+does not count. Rays are those of a camera that looks ahead, row by row, over a map of 128x256 texels; a lower half is nearly opaque, as a
+street is. Bytes are the least that kernels which keep nothing must move: forward features, transmittance and directions read and the image
 written, backward the image's gradient, transmittance and directions read and the transmittance's gradient written.
 """
 

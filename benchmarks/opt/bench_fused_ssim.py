@@ -4,9 +4,9 @@
     python benchmarks/opt/bench_fused_ssim.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_ssim.py --sizes 1242x375 --rounds 100
 
-First the loss and its gradient are compared with those of the plain one in float64, to 1e-4 of the largest; what disagrees is not timed.
-Then both take turns. On a GPU each is captured in a graph and replayed, so that the host's time does not count. Bytes are the least that
-kernels which keep three maps must move: forward two images read and three written, backward five read and one written.
+First the loss and its gradient are compared with those of the plain one in float64, to 1e-4 of the largest; versions that disagree are
+not timed. Then both take turns. On a GPU each is captured in a graph and replayed, so that the host's time does not count. Bytes are the
+least that kernels which keep three maps must move: forward two images read and three written, backward five read and one written.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

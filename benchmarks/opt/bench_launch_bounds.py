@@ -80,7 +80,7 @@ def shared_row(sensor: str, usage: Usage, architecture: str) -> Row:
 def timed(
     workload: Workload, sensor: str, libraries: dict[str, Library], rows: dict[str, Row], args: argparse.Namespace
 ) -> list[Row]:
-    """Rows of one view: checked, then timed. The first is what the others must agree with."""
+    """Rows of one view: checked, then timed. The others must agree with the first."""
     device = choose_device(args.device)
     problem, contributing = problem_of(workload, sensor, device), contributing_pairs(workload, sensor, device)
     found = {name: row | {"workload": workload.name} for name, row in rows.items()}

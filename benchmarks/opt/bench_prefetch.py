@@ -3,7 +3,7 @@
 
     python benchmarks/opt/bench_prefetch.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 
-Arguments are those of nurec_lite.train; options given there go with every set. What is checked and timed: benchmarks/common/feeding.py.
+Arguments are those of nurec_lite.train; options given there go with every set. Checks and times: benchmarks/common/feeding.py.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

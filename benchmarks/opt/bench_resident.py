@@ -4,7 +4,7 @@
     python benchmarks/opt/bench_resident.py [data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json]
     python benchmarks/opt/bench_resident.py --decoding [data=pack data.root=FILE --rounds 10 --out benchmarks/results/NAME.json]
 
-Arguments are those of nurec_lite.train; options given there go with every set. What is checked and timed: benchmarks/common/feeding.py.
+Arguments are those of nurec_lite.train; options given there go with every set. Checks and times: benchmarks/common/feeding.py.
 With --decoding no step is made: all training images are decoded onto the device, by threads of the host and on a GPU by nvImageCodec and
 torchvision where they are installed (opt.resident.jpeg): benchmarks/opt/image_decoding.py. For a large case the simulator makes images:
 

@@ -8,7 +8,7 @@ two.
 Distances are sorted as a step does: a share is seen, the others are left out. Then all that is sorted for the lists of an image
 and of a sweep: by the first way distances, and entries by their list after them, by the other entries alone, by 14 bits of their list and
 18 of their distance. (Work between and after the sorts is the same or nearly so, and not in these times.) All by the radix sort of
-kernels/common. Orders are compared with those of torch's stable sort; what is wrong is not timed. On a GPU each is captured in a graph and
+kernels/common. Orders are compared with those of torch's stable sort; wrong ones are not timed. On a GPU each is captured in a graph and
 replayed. Needs a GPU; tests run it small over the emulation.
 """
 
@@ -91,7 +91,7 @@ class Sorting:
         return sort(self.keys, self.bits, self.values, self.choose)
 
     def wrong(self) -> float:
-        """Share of what does not stand in its place."""
+        """Share of entries out of their place."""
         found = sort(self.keys, self.bits, self.values, self.choose)
         n = len(self.expected)
         if found.kept is not None and int(found.kept) != n:
@@ -99,7 +99,7 @@ class Sorting:
         return float((found.values[:n].long() != self.expected).double().mean()) if n else 0.0
 
 
-Ways = dict[tuple[str, str], list[Sorting]]  # what is sorted one after another, by version and by what it is timed on
+Ways = dict[tuple[str, str], list[Sorting]]  # sorts in their order, by version and by size
 
 
 def of_distances(n: int, shares: list[float], device: torch.device) -> Ways:

@@ -6,7 +6,8 @@
     python benchmarks/opt/bench_warp_cull.py --workloads simulated random --sensors lidar
 
 Arguments are those of benchmarks/render/bench_render.py, which renders every view with all sets of options in turn.
-Lists of the two differ by what reaches beyond its bounds: a tile shows it to more rays than a bundle does. On a CPU the option refuses.
+Lists of the two differ by Gaussians that reach beyond their bounds: a tile shows them to more rays than a warp tile. On a CPU the option
+refuses.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

@@ -16,7 +16,12 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.training.density import offsets
 
 KEY_SECONDS = 0.1  # between two keyframes of an invented track
-TRACKS, KEYS, ON_ACTORS, STILL = 64, 300, 600_000, 1_400_000  # of what is invented: keyframes a track, and Gaussians
+TRACKS, KEYS, ON_ACTORS, STILL = (
+    64,
+    300,
+    600_000,
+    1_400_000,
+)  # of the synthetic workload: keyframes a track, and Gaussians
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def replayed(call: Call, device: torch.device) -> Call:
 
 
 def timed(
-    calls: dict[tuple[str, str], Call],  # by version and by what it is timed on
+    calls: dict[tuple[str, str], Call],  # by version and by workload
     least_bytes: dict[tuple[str, str], int],  # that must move, of those for which that says something
     args: argparse.Namespace,
     device: torch.device,
@@ -81,7 +81,7 @@ def compared(
     problems: Mapping[str, tuple[Any, ...]],  # by size
     error_of: Callable[..., float],  # (version, *problem)
     calls_of: Callable[..., dict[str, Call]],  # by version, too
-    least_bytes: Callable[[str, str], int],  # (size, what is called) of the fused version
+    least_bytes: Callable[[str, str], int],  # (size, name of the call) of the fused version
     tolerance: float,
     args: argparse.Namespace,
     device: torch.device,
@@ -117,7 +117,7 @@ def table(report: Report) -> str:
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """With what every such benchmark takes."""
+    """Adds the arguments of every such benchmark."""
     p = Parser(doc)
     p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
     p.add_argument("--rounds", type=positive, default=30, help="samples of each call (%(default)s)")

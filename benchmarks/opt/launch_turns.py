@@ -31,7 +31,7 @@ class Run:
         """Milliseconds a step of the clock, until all of them are done."""
         begin = time.monotonic()
         for _ in range(n):
-            self.state.progress = min(1.0, self.state.step / 1e6)  # rates stay what they are
+            self.state.progress = min(1.0, self.state.step / 1e6)  # rates stay the same
             one_step(self.stages, self.state, begin)
         complete_steps(self.stages, self.state)
         if self.state.device.type == "cuda":

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles of a step without and with one option, and the table of what changed.
+"""Profiles of a step without and with one option, and the table of changes.
 
     python benchmarks/opt/profile_option.py NAME data=kitti_raw data.root=FOLDER --ncu
 
-Arguments are those of nurec_lite.profile; before them stand `+size=large` and 20 000 steps. Both profiles have what the option requires.
-The folder `out` then holds before/ and after/ (the same steps), and with --ncu also ncu/ (counters of all kernels of one step).
+Arguments are those of nurec_lite.profile; before them stand `+size=large` and 20 000 steps. Both profiles have the options that it
+requires. The folder `out` then holds before/ and after/ (the same steps), and with --ncu also ncu/ (counters of all kernels of one step).
 """
 
 import argparse

@@ -56,7 +56,7 @@ def sort(
     keys: Tensor,  # [n] int32, taken for unsigned
     bits: int,  # the lowest, by which they are sorted
     values: Tensor | None = None,  # [n] int32; None: the numbers from 0 on
-    choose: bool = False,  # leave out what is UNWANTED
+    choose: bool = False,  # drop UNWANTED keys
 ) -> Sorted:
     """Queues it on the current stream."""
     out = Sorted(torch.empty_like(keys), torch.empty(1, dtype=torch.int64, device=keys.device) if choose else None)

@@ -31,7 +31,7 @@ def choices(rows: list[Row]) -> list[Row]:
     return [best for group in groups.values() if (best := chosen(group)) is not None]
 
 
-# ---- what is written
+# ---- files
 
 
 def cell(row: Row, column: str) -> str:

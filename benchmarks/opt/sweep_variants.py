@@ -107,7 +107,7 @@ def variants_of(
 def compile_variant(
     defines: list[str],
     architectures: Sequence[str],  # one if it is to be called
-    target: Path | None = None,  # shared library; None: only to see what it takes
+    target: Path | None = None,  # shared library; None: only to see its resources
 ) -> dict[str, Usage]:  # of the swept kernel, by architecture
     tools = find_tools(architectures[0])
     assert tools.nvcc is not None
@@ -158,7 +158,7 @@ def occupancy(
 
 # ---- called
 
-NAMES = (*GaussianArrays._fields, "features")  # of what gets a gradient
+NAMES = (*GaussianArrays._fields, "features")  # of inputs with a gradient
 
 
 class Pass(ctypes.Structure):
@@ -202,7 +202,8 @@ class Problem:
 
 
 def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int | None = None) -> Problem:
-    """With random gradients of what a training step compares: not of the distances in an image. With a seed: means are `perturbed`."""
+    """With random gradients of the outputs that a training step compares: not of the distances in an image. With a seed: means are
+    `perturbed`."""
     view, stages = workload.views[sensor], base_stages("native", device)
     with torch.no_grad():
         (gaussians,) = stages.render.gather(stages, workload.scene, (view,)).gaussians
@@ -220,7 +221,7 @@ def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int 
 
 
 def packed(
-    given: dict[str, Tensor],  # of the operator render, and what it gave
+    given: dict[str, Tensor],  # of the operator render: its arguments and outputs
     moving: bool,
     with_distance: bool,  # whether its gradients are not zero
 ) -> Problem:
@@ -239,7 +240,7 @@ class Library:
         self._run = ctypes.CDLL(str(path)).run_backward
 
     def __call__(self, problem: Problem, everything: bool = False) -> None:
-        """Queues the kernel alone, or with what stands around it."""
+        """Queues the kernel alone, or with the kernels before and after it."""
         on_gpu = problem.sums.is_cuda
         stream = torch.cuda.current_stream(problem.sums.device).cuda_stream if on_gpu else 0
         error = self._run(ctypes.byref(problem.named()), ctypes.c_int(everything), ctypes.c_void_p(stream))

@@ -9,13 +9,14 @@
 benchmarks/render/workload.py has the scenes and views. The first set of options that --opt names collects the Gaussians and makes the
 lists; every set renders these, and so does the torch reference in float64 (benchmarks/render/truth.py); its gradients are the truth:
 those of a random loss on an image's colour, on a sweep's range, intensity and ray drop. A distance is the norm of the difference over
-the norm of the truth, of an output or (`d means`) of a gradient; of a quaternion's gradient, without what lies along the quaternion.
+the norm of the truth, of an output or (`d means`) of a gradient; of a quaternion's gradient, without the part along the quaternion.
 
 `perturbed` is the first set when every mean goes to the next float32, from float64; `rounding` is how far that is from the first set itself
 (each the largest of three draws). A set that is further from float64 than --tolerance and than twice `rounding` ends the benchmark with
-exit code 1; `perturbed` does not count there, since what is wrong in the first set is wrong in it, too. `hidden` Gaussians have a colour so
-close to 0, where it is clamped, that float32 does not decide; they are invisible for all. `worst share` is what the worst Gaussian has in
-the first set's squared error: near 1 that one makes the distance, near 0 all of them do. --out has under `worst` which one it is.
+exit code 1; `perturbed` does not count there, since an error of the first set is in it, too. `hidden` Gaussians have a colour so
+close to 0, where it is clamped, that float32 does not decide; they are invisible for all. `worst share` is the share of the worst
+Gaussian in the first set's squared error: near 1 that one makes the distance, near 0 all of them do. --out has under `worst` which one it
+is.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

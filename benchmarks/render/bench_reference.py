@@ -104,7 +104,7 @@ def run(args: Namespace) -> None:
         scene = scene_from_dict(load_checkpoint(args.checkpoint, device)["scene"])
     else:
         scene = make_scene(capture, config.model, config.seed, device)
-    make_optimizer(scene, config.lr)  # marks what has gradients
+    make_optimizer(scene, config.lr)  # marks parameters with gradients
     plan = ShotPlan(capture, config.seed, config.train.lidar_rays)
     cameras, lidars = views_of(plan, device, min(args.rounds, 10))
     camera = capture.cameras[0]

@@ -205,7 +205,7 @@ def _line(name: str, row: dict[str, Any], width: int) -> str:
 
 
 def compared(report: dict[str, Any], phase: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """A line for every view and pair of sets of options: what the second makes of the first's time."""
+    """A line for every view and pair of sets of options: the second's time relative to the first's."""
     lines = []
     for view in report["views"]:
         for before, after in pairs:

@@ -106,7 +106,7 @@ def _matrix(pose: Any) -> torch.Tensor:  # [4, 4]
     return pose_matrix(q / q.norm(), torch.tensor([pose.vec.x, pose.vec.y, pose.vec.z], dtype=torch.float64))
 
 
-# ---- what is measured
+# ---- measurements
 
 
 def one_camera(drive: Drive) -> Any:
@@ -169,7 +169,7 @@ def served(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 def counted(figures: str, name: str) -> float:
-    """The service's own count of what it rendered: seconds or rays."""
+    """The service's own count of its renders: seconds or rays."""
     text = urlopen(figures).read().decode()
     return float(re.findall(rf"^nurec_lite_rendered_{name}_total (\S+)$", text, re.M)[0])
 

@@ -6,15 +6,15 @@
     python benchmarks/render/bench_views.py --workloads captured --capture data=pack data.root=drive.pack --images own 1920x1080
 
 benchmarks/render/workload.py has the scenes and their views; further views stand --step metres beside one another, 0.01 s apart. Each is
-rendered from the scene to what its sensor sees, everything between included: activations, actors at the view's time, lists, blending,
+rendered from the scene to the sensor's output, everything between included: activations, actors at the view's time, lists, blending,
 the sky.
 
 together      nurec_lite/native/inference.py, as evaluate and render call it: as many views in one launch as --views says
 one by one    the forward pass of a training with the options of --opt, without gradients
 gsplat        its rasterization with harmonics, all cameras in one call, in the middle of their exposures and with actors where they are at
-              the first (--peer; nurec_lite/peer/rasterize.py says what else differs). Gaussians are at hand, and there is no sky
+              the first (--peer; nurec_lite/peer/rasterize.py lists the other differences). Gaussians are at hand, and there is no sky
 
-What is rendered together must agree with what is rendered one by one to --tolerance before both are timed; else the exit code is 1. On a
+Views rendered together must agree with views rendered one by one to --tolerance before both are timed; else the exit code is 1. On a
 CPU the two are the same. Rounds take all in turn, in both orders. Times are medians of CUDA events (on a CPU of the host's clock) around
 whole calls, in which the host waits for the device as it does for a user.
 """
@@ -264,7 +264,7 @@ def parser() -> argparse.ArgumentParser:
         "--images", nargs="+", default=[OWN, "1920x1080"], metavar="WxH", help="sizes of the camera's (%(default)s)"
     )
     p.add_argument("--step", type=float, default=0.1, help="metres from a view to the next (%(default)s)")
-    p.add_argument("--opt", metavar="A,B", help="options of what is rendered one by one (those that render)")
+    p.add_argument("--opt", metavar="A,B", help="options of views rendered one by one (those that render)")
     p.add_argument(
         "--peer", action=argparse.BooleanOptionalAction, help="gsplat beside ours (if it is installed and can run)"
     )

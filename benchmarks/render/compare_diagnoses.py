@@ -5,8 +5,8 @@
 
 The table takes the ratio of durations apart. A kernel that issues I instructions on multiprocessors that have a block for a share A of the
 launch, with schedulers that issue in a share S of the cycles of those, takes a time of I / (A S); so before / after is the ratio of
-instructions times those of A and of S, after / before, but for what differs between ncu's passes (`their product`). The picture shows
-durations, what a warp does between two instructions, and occupancy, achieved (bar) and theoretical (mark).
+instructions times those of A and of S, after / before, but for differences between ncu's passes (`their product`). The picture shows
+durations, a warp's stalls between two instructions, and occupancy, achieved (bar) and theoretical (mark).
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Figures:
     stalls: dict[str, float]  # cycles of them by reason
 
     def parts(self) -> dict[str, float]:
-        """Cycles between two instructions, by what has a colour; one cycle issues."""
+        """Cycles between two instructions, by the reasons that have a colour; one cycle issues."""
         named = {reason: self.stalls.get(reason, 0.0) for reason in COLOURS if reason not in (ISSUING, OTHER)}
         return {ISSUING: 1.0, **named, OTHER: max(0.0, self.warp_cycles - 1 - sum(named.values()))}
 

@@ -28,11 +28,11 @@ from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.stages import Stages
 
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
-PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backward"}  # range -> what reports call it
+PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backward"}  # range -> its name in reports
 COPIES = 12  # of half a GiB: with 4 a slow host was not through with an image's range (benchmarks/LOG.md, 2026-11-26)
-SLACK = 1.1  # capacity of lists over what they need; a run with views that differ takes more (conf/opt/no_sync.yaml)
+SLACK = 1.1  # capacity of lists relative to their need; a run with views that differ takes more (conf/opt/no_sync.yaml)
 TOLERANCE = 1e-3  # of `relative`, unless rounding does more
-ROOM, DRAWS = 2, 3  # ROOM times what rounding does, the largest of so many draws of `perturbed`
+ROOM, DRAWS = 2, 3  # ROOM times the effect of rounding, the largest of so many draws of `perturbed`
 
 
 def stages_with(
@@ -85,7 +85,7 @@ class Fill:
 
 
 class Own:
-    """Our stages on one view of a workload. What is rendered has the gradients that a loss on it would have: random ones, of an image
+    """Our stages on one view of a workload. Renders have the gradients that a loss would have: random ones, of an image
     for its colour, of a sweep for range, intensity and ray drop."""
 
     def __init__(self, stages: Stages, workload: Workload, sensor: str, seed: int | None = None) -> None:
@@ -178,8 +178,8 @@ def gradients_of(
 
 
 def perturbed(gaussians: AnyGaussians, seed: int) -> AnyGaussians:
-    """Every coordinate of a mean goes to the next float32 above or below it. What that does to results is what they can be trusted to:
-    rounding within a kernel does as much."""
+    """Every coordinate of a mean goes to the next float32 above or below it. The change of results is the limit of their accuracy:
+    rounding within a kernel changes them as much."""
     generator, changed = torch.Generator().manual_seed(seed), {}  # type: torch.Generator, dict[str, Any]
     for name, tensor in leaves_of(gaussians).items():
         if name not in ("still_means", "means"):
@@ -218,7 +218,7 @@ def difference(a: Own, b: Own) -> float:
 
 
 def relative(found: Tensor, expected: Tensor) -> float:
-    """Norm of the difference over the norm; the norm itself of what should be 0."""
+    """Norm of the difference over the norm; the norm itself if the expected value is 0."""
     off, scale = float((found - expected).double().norm()), float(expected.double().norm())
     return off / scale if scale else off
 

@@ -6,8 +6,8 @@
     python benchmarks/render/diagnose_backward.py --from benchmarks/results/NAME/ncu.csv --out FOLDER      without a GPU
 
 The views are those of benchmarks/render/workload.py: captured, simulated and random, each by a lidar and by a camera. Leaves in the
-folder --out: diagnosis.md (the table), diagnosis.json, roofline.png, stalls.png, instances.json (what was run, with its pair counts),
-what `python -m nurec_lite.profile tool=ncu` leaves (summary.md, kernels.json, kernels.csv, ncu.csv, ncu.ncu-rep, ncu.log). How much
+folder --out: diagnosis.md (the table), diagnosis.json, roofline.png, stalls.png, instances.json (the runs, with their pair counts),
+files of `python -m nurec_lite.profile tool=ncu` (summary.md, kernels.json, kernels.csv, ncu.csv, ncu.ncu-rep, ncu.log). How much
 longer the longest block is than the mean follows from the Gaussians that blocks go through, counted by the operator count_pairs.
 """
 
@@ -78,7 +78,7 @@ def _words(surroundings: dict[str, str]) -> str:
 
 
 def stored(csv: Path) -> Source:
-    """An exported page, with what lies beside it."""
+    """An exported page, with the files next to it."""
     beside, former = csv.parent / INSTANCES, csv.parent / "diagnosis.json"
     about = json.loads(beside.read_text()) if beside.is_file() else {}
     version = json.loads(former.read_text())["tool_version"] if former.is_file() else "(version unknown)"

@@ -4,8 +4,8 @@
     python -m benchmarks.render.diagnose_child FILE [--opt A,B] [arguments of benchmarks/render/workload.py]
 
 Every view is rendered forward and backward to warm up. Then its backward pass runs once more between cudaProfilerStart and
-cudaProfilerStop, in the range step/backward/render/SENSOR_WORKLOAD. Leaves in FILE what was run: environment, instances, pair counts; or,
-as `error`, what is to be mended, since a profiler around this process hides how it ended.
+cudaProfilerStop, in the range step/backward/render/SENSOR_WORKLOAD. Writes to FILE environment, instances, pair counts; or,
+as `error`, the sentence with the remedy, since a profiler around this process hides how it ended.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def backward(instance: Instance, device: torch.device) -> None:
-    """Autograd stays in this thread, so that the range holds what it launches."""
+    """Autograd stays in this thread, so that the range holds its launches."""
     own, fill = instance.own, Fill(device, mib=1)
     for _ in range(WARM_UP):
         own.sample(fill)

@@ -2,7 +2,7 @@
 """Counters of ncu for the instances of a backward kernel, lidar and camera: diagnosis.md and diagnosis.json.
 
 diagnosis.json holds `format` (1), `command`, `tool_version`, `environment`, `notes`, `camera_over_lidar` (means of the instances, null
-where one was not measured) and `instances`: name, sensor, what benchmarks/render/diagnose_child.py says of it (`about`, with its pair
+where one was not measured) and `instances`: name, sensor, its description by benchmarks/render/diagnose_child.py (`about`, with its pair
 counts; null if unknown) and `kernel`, with the fields of nurec_lite.profiling.ncu.kernel.Kernel as keys.
 """
 

@@ -5,9 +5,9 @@ conic     ellipses in the image plane (Kerbl et al. 2023): its default
 eval3d    with_ut=True, with_eval3d=True: bounds by the unscented transform, the response along the ray (3DGUT, Wu et al. 2025)
 
 Arguments are those of nurec_lite/peer/rasterize.py: colour and depth (eval3d: colour alone, it refuses a fourth channel), not packed,
-tiles of 16 pixels, a rolling shutter stands still in the middle of its exposure. Backward gives the gradients of what its forward took:
-projected Gaussians (conic), or Gaussians (eval3d). Pairs are counted by each response on gsplat's own lists: the conic one below; for
-eval3d by our operator. Its response is the same but for the bound of alpha (0.99, gsplat: 0.999), which hardly matters.
+tiles of 16 pixels, a rolling shutter stands still in the middle of its exposure. Backward gives the gradients of the inputs of its
+forward pass: projected Gaussians (conic), or Gaussians (eval3d). Pairs are counted by each response on gsplat's own lists: the conic one
+below; for eval3d by our operator. Its response is the same but for the bound of alpha (0.99, gsplat: 0.999), which hardly matters.
 """
 
 from collections.abc import Callable

@@ -3,10 +3,10 @@
 same lists.
 
 The loss is a sum over rays and each ray belongs to one tile, so the reference takes the tiles in groups and their gradients are added
-up: what autograd keeps is as large as a group, of an image of any size. A ray outside the group sees the sky alone, which no Gaussian
+up: autograd keeps memory of the size of a group, of an image of any size. A ray outside the group sees the sky alone, which no Gaussian
 changes.
 
-Where a colour is 0 but for rounding, float32 and float64 may fall on either side of the clamp of `sh_colour`, and what they differ by is
+Where a colour is 0 but for rounding, float32 and float64 may fall on either side of the clamp of `sh_colour`, and then they differ by
 that Gaussian's whole gradient. Such Gaussians are made invisible, for all alike.
 """
 
@@ -123,7 +123,7 @@ def rendered(stages: Stages, problem: Problem) -> Rendered:
 
 
 def _tangent(gradient: Tensor, quats: Tensor) -> Tensor:  # [N, 4] each
-    """Without what lies along the unit quaternion, which no rotation depends on: formulas differ there, and normalisation drops it."""
+    """Without the part along the unit quaternion, which no rotation depends on: formulas differ there, and normalisation drops it."""
     q = F.normalize(quats.detach().double(), dim=1)
     return gradient - (gradient * q).sum(1, keepdim=True) * q
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes and the views that bench_render.py, bench_gradients.py and diagnose_backward.py render: each seen by a camera and by a lidar.
 
-captured    a capture's own image and sweep, from the middle of what is held out; the scene of a checkpoint, or else the initial one
+captured    a capture's own image and sweep, from the middle of the held-out frames; the scene of a checkpoint, or else the initial one
 simulated   the project's own street with a camera of 1920x1080 and a lidar of 128 beams; its initial scene, or one that was trained on
             it for some steps; nothing has to be downloaded
 random      Gaussians all around a camera and a lidar that stand still, by seed and count
 
-Everything is deterministic but what --train-steps does on a GPU, where gradients are added up in any order.
+Everything is deterministic except --train-steps on a GPU, where gradients are added up in any order.
 """
 
 import argparse
@@ -259,15 +259,17 @@ def size_of(args: argparse.Namespace) -> str:
 def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--workloads", nargs="+", choices=NAMES, default=list(NAMES), help="(all)")
     p.add_argument("--sensors", nargs="+", choices=SENSORS, default=list(SENSORS), help="(both)")
-    p.add_argument("--checkpoint", type=Path, help="captured: what nurec_lite.train wrote (none: the initial scene)")
+    p.add_argument(
+        "--checkpoint", type=Path, help="captured: a checkpoint of nurec_lite.train (none: the initial scene)"
+    )
     p.add_argument(
         "--capture", nargs="*", default=[], metavar="KEY=VALUE", help="captured: of nurec_lite.train (bundled street)"
     )
     p.add_argument(
         "--enlarge", type=float, default=1, help="captured: the image's pixels along either side (%(default)s times)"
     )
-    p.add_argument("--size", choices=SIZES, help="of what is simulated and random (full; on a CPU small)")
+    p.add_argument("--size", choices=SIZES, help="of simulated and random scenes (full; on a CPU small)")
     p.add_argument("--train-steps", type=int, default=0, help="simulated: before it is rendered (%(default)s)")
     p.add_argument("--gaussians", type=int, help="random: how many (those of the size)")
-    p.add_argument("--seed", type=int, default=0, help="of what is simulated and random (%(default)s)")
+    p.add_argument("--seed", type=int, default=0, help="of simulated and random scenes (%(default)s)")
     p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")

@@ -23,9 +23,7 @@ MEASURES = (
     Measure("start_s", "start and checkpoint", "{:.1f} s", 1.0),
     Measure("peak_bytes", "memory", "{:.0f} MB", 1e-6),
 )
-SIZES: dict[
-    str, tuple[str, Callable[[dict[str, Any]], float], str]
-] = {  # label, what an axis counts, and how it is shown
+SIZES: dict[str, tuple[str, Callable[[dict[str, Any]], float], str]] = {  # label, unit of the axis, and its format
     "frames": ("frames", lambda row: row["value"], "{:.0f}"),
     "pixels": ("pixels, share of all", lambda row: 1 / row["value"] ** 2, "{:.3g}"),
     "rays": ("rays a step", lambda row: row["value"], "{:,.0f}"),

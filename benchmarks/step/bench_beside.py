@@ -5,7 +5,7 @@
     python benchmarks/step/bench_beside.py --only baseline all --rounds 2
 
 Arguments are those of nurec_lite.train but for +opt and render. All begin with the same scene and take turns in one process, a block of
-steps each, every other round in the opposite order; the first steps of a block do not count. A step is what lies between the ends
+steps each, every other round in the opposite order; the first steps of a block do not count. A step lasts between the ends
 of two steps on the device (on a CPU by the host's clock), feed and reports included, at a fixed progress, relocation included.
 
 baseline   no option: an image and a sweep a step
@@ -14,7 +14,7 @@ rendered   render=gsplat in our loop (nurec_lite/peer): images alone. Its lidar 
            found when that image comes first, once in a run
 own        gsplat's own recipe (benchmarks/step/gsplat_loop.py): images alone, decoded beforehand
 
-What cannot run here stays as a row with the sentence why, and the others go on.
+A contender that cannot run here stays as a row with the reason, and the others go on.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

@@ -50,7 +50,7 @@ def named(text: str) -> tuple[str, list[str]]:
 
 
 def run(name: str, arguments: list[str], steps: int, seed: int) -> Row:
-    """One training, and what it says of itself."""
+    """One training, and its own report."""
     row: Row = {"set": name, "budget": steps, "seed": seed}
     with TemporaryDirectory() as folder:
         own = [f"train.steps={steps}", f"seed={seed}", f"out={folder}/run"]
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
     p.add_argument("--steps", nargs="+", type=positive, default=[500, 1000, 2000], help="budgets (%(default)s)")
     p.add_argument("--seeds", nargs="+", type=int, default=[0], help="(%(default)s)")
     p.add_argument("--out", type=Path, help="files, such as benchmarks/results/NAME, to which .json and .png are added")
-    p.add_argument("--from", dest="known", type=Path, help="draws what this file of an earlier run has")
+    p.add_argument("--from", dest="known", type=Path, help="draws the figures of this file of an earlier run")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all sets")
     args = p.parse_intermixed_args(arguments)
     args.arguments, args.load = arguments, os.getloadavg()

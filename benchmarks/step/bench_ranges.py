@@ -4,10 +4,10 @@
     python benchmarks/step/bench_ranges.py
     python benchmarks/step/bench_ranges.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 
-Arguments are those of nurec_lite.train. A step's noise is larger than what is asked for here, so the cost is counted and timed apart:
+Arguments are those of nurec_lite.train. A step's noise is larger than the cost asked for here, so the cost is counted and timed apart:
 ranges a step, times the median time of opening and closing one in a loop (nested as deep as a step's are), over the median time of
 steps without a recorder. `nvtx_package` is the package nvtx, which `profile` switches on, `nvtx_torch` torch's binding, where torch has
-CUDA (nurec_lite/base/nvtx.py). While no tool listens the package makes no recorder at all, so its ranges cost what they do without
+CUDA (nurec_lite/base/nvtx.py). While no tool listens the package makes no recorder at all, so its ranges cost as much as without
 one; torch's binding records for nobody. With one that listens:
 
     nsys profile --trace=nvtx --output=ranges python benchmarks/step/bench_ranges.py
@@ -46,7 +46,7 @@ from nurec_lite.training.state import TrainState
 
 STEPS, INNER = 80, 25  # of one sample, and ranges in each of these, which are two more
 SAMPLES = 21
-LIMIT = 0.005  # of a step: what ranges that nobody records may cost
+LIMIT = 0.005  # of a step: the largest cost of ranges without a listener
 
 
 class Counting:

@@ -105,7 +105,7 @@ def timed_iteration(
     stages: Stages,
     state: TrainState,
     host: dict[str, list[float]],  # milliseconds, to which those of the three parts are added
-) -> tuple[tuple[Mark, Mark], int]:  # around what the device does, and the rays of the step
+) -> tuple[tuple[Mark, Mark], int]:  # around the device's work, and the rays of the step
     times = [time.perf_counter()]
     shots = stages.feed.fetch(stages, state)
     times.append(time.perf_counter())

@@ -112,7 +112,7 @@ class GsplatLoop:
             self.strategy.step_post_backward(self.params, self.optimizers, self.memory, self.step, info, lr=rate)
         self.step += 1
 
-    def drawn(self, shot: Shot) -> tuple[Tensor, dict[str, Any]]:  # [H, W, 3], what its strategies look at
+    def drawn(self, shot: Shot) -> tuple[Tensor, dict[str, Any]]:  # [H, W, 3], the data of its strategies
         p, (height, width, _) = self.params, shot.image.shape
         harmonics = torch.cat([p["sh0"], p["shN"]], dim=1)
         image, _, info = self.gsplat.rasterization(

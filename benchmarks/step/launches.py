@@ -80,7 +80,7 @@ def figures(trace: list[Event], steps: int) -> dict[str, Any]:
 
 
 def _within_steps(calls: list[Event], annotations: list[Event]) -> list[Event]:
-    """Without what the profiler itself calls before and after the steps."""
+    """Without the profiler's own calls before and after the steps."""
     spans = [(a["ts"], a["ts"] + a["dur"]) for a in annotations if a["name"] == MARK]
     return [call for call in calls if any(begin <= call["ts"] <= end for begin, end in spans)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One start, for bench_start.py: FILE KEY=VALUE... as in nurec_lite.train; what it took goes to FILE, as JSON."""
+"""One start, for bench_start.py: FILE KEY=VALUE... as in nurec_lite.train; its times go to FILE, as JSON."""
 
 import sys
 import time
@@ -47,7 +47,7 @@ class Clock:
 
 
 def now() -> float:
-    """When the device has done what was queued."""
+    """The time at which the device has done its queued work."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return time.perf_counter()

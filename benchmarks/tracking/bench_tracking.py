@@ -6,7 +6,7 @@
 
 Compares the tracks of `data.tracks.source=lidar` with the labels of a drive. A box counts if it holds enough returns (20; PandaSet 30;
 the simulated street 10) more than 0.2 m above its lower face. It is found if the centre of a box lies within a metre,
-seen from above; yaws are compared where one does. KITTI labels what camera 2 sees, so its precision says nothing. --drive takes the
+seen from above; yaws are compared where one does. KITTI labels objects that camera 2 sees, so its precision says nothing. --drive takes the
 folder of drive 0009 with `extra/poses_velo.txt` and `extra/label_02_0001.txt`.
 """
 
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
     p = Parser(__doc__)
     p.add_argument("--street", action="store_true", help="the bundled one")
     p.add_argument("--seeds", type=int, nargs="*", default=[], help="of simulated streets")
-    p.add_argument("--drive", type=Path, help="folder of drive 0009 and of what lies beside it")
+    p.add_argument("--drive", type=Path, help="folder of drive 0009 and of its extra files")
     p.add_argument("--pandaset", action="store_true", help="the slice beside the checkout")
     p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
     args = p.parse_args(arguments)

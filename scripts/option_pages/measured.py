@@ -152,7 +152,7 @@ class Launches:
 
 
 def launches(spec: str) -> Launches:
-    """Returns what `LABEL=PROFILE:NAME@RANGE` names: regular expressions of the kernel's name and, from its beginning, of its range.
+    """Parses `LABEL=PROFILE:NAME@RANGE`: regular expressions of the kernel's name and, from its beginning, of its range.
 
     PROFILE ends the name of a profile of a step, or is FOLDER/FILE of a diagnosis of the backward kernels."""
     match = re.fullmatch(r"(.+?)=([\w/]+):([^@]+)(?:@(.+))?", spec)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of the page of an option: its idea, its shelf, what it gains, and how many lines it takes."""
+"""Contents of the page of an option: its idea, its shelf, its gain, and its number of lines."""
 
 import re
 from dataclasses import dataclass

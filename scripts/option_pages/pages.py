@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages docs/options/X.md, one an option, and the tables that lead to them.
 
-A page is its own source: sentences stand in it, and the generator fills what lies between `<!-- NAME: ARGUMENTS -->` and `<!--end-->`:
+A page is its own source: sentences stand in it, and the generator fills the part between `<!-- NAME: ARGUMENTS -->` and `<!--end-->`:
 
     facts: shelf=all gauge=gpu      class, needs, gain and picture; shelf is post, all or lab; gauge gpu, step or feed
            rung=WHAT|FILE:PATH|FILE:PATH|FACTOR|UNIT   where the chain does not measure the option; FACTOR and UNIT may be left out
