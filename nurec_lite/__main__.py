@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nurec_lite: lists the verbs; python -m nurec_lite VERB ... is python -m nurec_lite.VERB ..."""
+"""python -m nurec_lite: lists the commands; python -m nurec_lite VERB ... is python -m nurec_lite.VERB ..."""
 
 import ast
 import difflib
@@ -11,7 +11,7 @@ from nurec_lite.config import VERBS
 
 
 def listed() -> str:
-    """The verbs, each with the first line of its module; none is imported."""
+    """The commands, each with the first line of its module; none is imported."""
     rows = [f"  python -m nurec_lite.{verb:10}{_purpose(verb)}" for verb in VERBS]
     return "\n".join(["The verbs (each takes --help):", "", *rows])
 

@@ -142,7 +142,7 @@ BOUNDS: dict[str, Bound] = {
     "loss.tie": _WEIGHT, "loss.scale": _WEIGHT, "loss.exposure": _WEIGHT,
     "loss.calibration": _WEIGHT, "loss.drift": _WEIGHT, "loss.bilateral": _WEIGHT,
     "measure.seconds": Between(0, 1e6),
-    # of the other verbs
+    # of the other commands
     "checkpoint": _TEXT, "subset": OneOf(("test", "train", "all")),
     "sensors": _TEXT, "sensor": _TEXT, "times": _TIME, "fps": Between(0.01, 1000), "shift": Between(-1e6, 1e6), "remove": _TEXT,
     "move": _TEXT, "edits": _TEXT, "path": _TEXT, "compare": _FLAG, "formats": _TEXT,

@@ -45,7 +45,7 @@ class Vehicle:
 
 
 class Driver:
-    """Steers to a place beside the recorded path, half a second ahead (pure pursuit, Coulter 1992)."""
+    """Steers to a place off the recorded path, half a second ahead (pure pursuit, Coulter 1992)."""
 
     def __init__(self, times: Tensor, poses: Tensor, left: float) -> None:
         self.times, self.poses, self.left = times, poses, left

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Films an edited street: python scripts/edited_film.py runs/RUN --out docs/images
 
-RUN is a run on the bundled capture. The edits are a YAML file as docs/editing.md has it, which is written beside the pictures: the oncoming
-car is removed, the car ahead changes to the left lane, and a parked van drives in its place. edited.gif shows the recorded scene above the
-edited one; edited_sweeps.png shows a sweep of each from above.
+RUN is a run on the bundled capture. The edits are a YAML file as docs/editing.md has it, which is written next to the pictures: the
+oncoming car is removed, the car ahead changes to the left lane, and a parked van drives in its place. edited.gif shows the recorded scene
+above the edited one; edited_sweeps.png shows a sweep of each from above.
 """
 
 import sys

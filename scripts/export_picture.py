@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws a view as rendered beside that of its exported PLY: python scripts/export_picture.py runs/RUN --out docs/images/export.png"""
+"""Draws a view as rendered, next to that of its exported PLY: python scripts/export_picture.py runs/RUN --out docs/images/export.png"""
 
 import tempfile
 from dataclasses import replace

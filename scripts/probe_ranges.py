@@ -8,7 +8,7 @@ records.
 Each must list three kernels, for ncu sees those within the range alone: the first by torch's binding, the second by the package nvtx, with
 ranges in the domain nurec_lite (the form of the filter is that of ranges that are pushed and popped). Ranges are recorded as those
 of a step are (nurec_lite/base/nvtx.py). Prints which of the two were: the package records nothing for a tool that does not listen to it;
-where it should, NUREC_LITE_NVTX=torch chooses torch's binding for the verb profile.
+where it should, NUREC_LITE_NVTX=torch chooses torch's binding for the command profile.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

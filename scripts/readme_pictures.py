@@ -59,7 +59,7 @@ def render(run: Path, *arguments: str) -> dict[str, np.ndarray]:
 
 
 def edited(run: Path, out: Path) -> None:
-    """The same moment from the path and beside it, with an actor and without it, and a sweep from above."""
+    """The same moment on the path and off it, with an actor and without it, and a sweep from above."""
     camera, above = "camera_0_t0001.230.png", "lidar_above_t0001.230.png"
     plain = render(run, "times=1.23", "sensors=camera_0,lidar")
     for name, argument in (("shift", "shift=0,1,0"), ("remove", "remove=000")):

@@ -193,7 +193,7 @@ def _look(stages: Stages, state: TrainState) -> None:
     images = [camera_view(capture, frame, state.device) for frame in capture.images[:2]]
     sweeps = [lidar_view(capture, frame, frame.load(), state.device) for frame in capture.sweeps[:2]]
     for inference.MAX_SPLIT_TILES in (-1, few):
-        for _ in range(2):  # the second time with a room
+        for _ in range(2):  # the second time with a capacity
             stages.render.render_views(stages, state.scene, [*images, *sweeps])
 
 

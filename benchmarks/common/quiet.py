@@ -15,7 +15,7 @@ class Others:
     def __init__(self) -> None:
         self.start, self.own, self.all = time.monotonic(), own_seconds(), busy_seconds()
 
-    def cores(self) -> float | None:  # busy with other programs, on average; None where nobody tells
+    def cores(self) -> float | None:  # busy with other programs, on average; None if unknown
         now = busy_seconds()
         if self.all is None or now is None:
             return None

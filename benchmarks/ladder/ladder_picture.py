@@ -80,7 +80,7 @@ def _rung(
 
 
 def _figures(page: Canvas, y: float, row: Row) -> None:
-    """Beside the bar: time, speedup, and quality if somebody measured it."""
+    """The text next to a bar: time, speedup, and quality if measured."""
     words = f"{row.step_ms:.1f} ms"
     if row.speedup is not None:
         words += f"   {row.speedup:.2f}x"

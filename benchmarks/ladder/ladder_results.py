@@ -32,7 +32,7 @@ class Measured(Protocol):
 
 @dataclass(frozen=True)
 class Row:
-    """A rung; None where it failed before the figure was known, or nobody asked for it."""
+    """A rung; None if it failed before the figure was known, or if the figure was not asked for."""
 
     rung: str
     options: str

@@ -8,7 +8,7 @@ fused_colour.
 A size is Gaussians x percent of them that belong to one of ten actors. First colours and gradients are compared with those of torch in
 float64, to 1e-4 of the largest; versions that disagree are not timed. Then both take turns. On a GPU each is captured in a graph and
 replayed, so that the host's time does not count. A fifth of the Gaussians have a gradient, as of an image that sees a fifth. Bytes are
-the least that must move: forward means, nodes and coefficients read and colours written, backward colours' gradients besides, and all
+the least that must move: forward means, nodes and coefficients read and colours written, backward also colours' gradients, and all
 gradients written.
 """
 

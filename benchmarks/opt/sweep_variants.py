@@ -39,7 +39,7 @@ TILE_RAYS = 256
 MOST_BLOCKS = 32  # on a multiprocessor
 FULL_ROWS = 256  # so many rows are staged with their indices, as without the option shared_memory
 REGISTERS, GRANULE = 65536, 256  # of a multiprocessor, and handed to warps by so many
-RESERVED = 1024  # bytes of shared memory that a block takes besides its own
+RESERVED = 1024  # bytes of shared memory that a block takes in addition to its own
 
 
 @dataclass(frozen=True)

@@ -225,9 +225,7 @@ def parser(about: str | None, sets: Sequence[str]) -> argparse.ArgumentParser:
     p.add_argument(
         "--opt", nargs="+", default=list(sets), metavar="A,B", help="sets of options, '' is none (%(default)s)"
     )
-    p.add_argument(
-        "--peer", action=argparse.BooleanOptionalAction, help="gsplat beside ours (if it is installed and can run)"
-    )
+    p.add_argument("--peer", action=argparse.BooleanOptionalAction, help="also gsplat (if it is installed and can run)")
     p.add_argument("--rounds", type=positive, help="samples of each (20; on a CPU 3)")
     p.add_argument("--warmup", type=int, help="rounds before them (5; on a CPU 1)")
     p.add_argument("--tolerance", type=float, default=TOLERANCE, help="of differences between sets (%(default)s)")

@@ -5,7 +5,7 @@
     python benchmarks/render/bench_views.py --workloads random --gaussians 1000000 --views 1 4 16
     python benchmarks/render/bench_views.py --workloads captured --capture data=pack data.root=drive.pack --images own 1920x1080
 
-benchmarks/render/workload.py has the scenes and their views; further views stand --step metres beside one another, 0.01 s apart. Each is
+benchmarks/render/workload.py has the scenes and their views; further views stand --step metres apart, 0.01 s apart. Each is
 rendered from the scene to the sensor's output, everything between included: activations, actors at the view's time, lists, blending,
 the sky.
 
@@ -265,9 +265,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--step", type=float, default=0.1, help="metres from a view to the next (%(default)s)")
     p.add_argument("--opt", metavar="A,B", help="options of views rendered one by one (those that render)")
-    p.add_argument(
-        "--peer", action=argparse.BooleanOptionalAction, help="gsplat beside ours (if it is installed and can run)"
-    )
+    p.add_argument("--peer", action=argparse.BooleanOptionalAction, help="also gsplat (if it is installed and can run)")
     p.add_argument("--rounds", type=positive, help="samples of each (20; on a CPU 3)")
     p.add_argument("--warmup", type=int, help="rounds before them (5; on a CPU 1)")
     p.add_argument("--tolerance", type=float, default=TOLERANCE, help="of differences (%(default)s)")

@@ -134,7 +134,7 @@ class Own:
         return count_pairs(self.gaussians, self.view, pairs, self._part(pairs), _warps(pairs.rays))
 
     def _part(self, pairs: PairList) -> int:
-        """Entries of a part at most, where lists of a bundle are cut and have the room that `sample` gives them."""
+        """The largest number of entries of a segment, with lists of the capacity that `sample` gives them."""
         plan, entries = self.stages.plan, self._room or len(pairs.gaussians)
         most = UNCUT if plan is None else plan.segment_entries
         return UNCUT if most == UNCUT else balanced_entries(entries, most, pairs.rays.shape[1], pairs.rays.device)

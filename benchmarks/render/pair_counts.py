@@ -4,7 +4,7 @@
 A block of the GPU takes a tile, a warp of 32 lanes 32 of its rays. A warp goes through the tile's list until all its rays are closed,
 and all lanes are busy as long as one ray is open. Where a tile has 16 rays (a sweep's lists, kernels/raster_warps/bin), a warp takes two
 of them, or of their parts, side by side, two that are next to one another by length, and its lanes are busy as long as either is. Of an
-image's lists a warp of the GPU takes one part after another, the next that nobody has. Lane efficiency is the share of lane slots
+image's lists a warp of the GPU takes one segment after another, the next free one. Lane efficiency is the share of lane slots
 with a pair that contributes. Counts are the same on a CPU, though its own loop takes 16 rays together.
 """
 

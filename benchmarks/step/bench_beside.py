@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole training steps beside one another: ours without options and with all, gsplat's rasterization in our loop, gsplat's own loop.
+"""Whole training steps, compared: ours without options and with all, gsplat's rasterization in our loop, gsplat's own loop.
 
     python benchmarks/step/bench_beside.py data=pack data.root=FILE +size=large train.resume=CHECKPOINT train.steps=20000 --out FILE.json
     python benchmarks/step/bench_beside.py --only baseline all --rounds 2

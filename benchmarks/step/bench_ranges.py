@@ -8,7 +8,7 @@ Arguments are those of nurec_lite.train. A step's noise is larger than the cost 
 ranges a step, times the median time of opening and closing one in a loop (nested as deep as a step's are), over the median time of
 steps without a recorder. `nvtx_package` is the package nvtx, which `profile` switches on, `nvtx_torch` torch's binding, where torch has
 CUDA (nurec_lite/base/nvtx.py). While no tool listens the package makes no recorder at all, so its ranges cost as much as without
-one; torch's binding records for nobody. With one that listens:
+one; torch's binding records without a listener, too. With one that listens:
 
     nsys profile --trace=nvtx --output=ranges python benchmarks/step/bench_ranges.py
     nsys stats --report nvtx_sum ranges.nsys-rep

@@ -207,7 +207,7 @@ NUREC_CALL Vec3<T> albedo(Surface<T> const& s, uint32_t seed) {
 // Lambert's law for the sun, a sky that is brighter above, light through leaves, and haze with distance. sunlit: 1
 // in sunlight, 0 in shadow.
 template <class T>
-NUREC_CALL Vec3<T> shade(Surface<T> const& s, Vec3<T> colour, T sunlit, uint32_t seed) {
+NUREC_CALL Vec3<T> lit(Surface<T> const& s, Vec3<T> colour, T sunlit, uint32_t seed) {
     Vec3<T> const sun = towards_sun<T>();
     T facing = larger(dot(s.normal, sun), T(0));
     if (s.material == LEAVES) {
@@ -222,7 +222,7 @@ NUREC_CALL Vec3<T> shade(Surface<T> const& s, Vec3<T> colour, T sunlit, uint32_t
 
 // Pale at the horizon, blue above, with soft clouds and a glow about the sun.
 template <class T>
-NUREC_CALL Vec3<T> sky_radiance(Vec3<T> d, uint32_t seed) {
+NUREC_CALL Vec3<T> sky_of(Vec3<T> d, uint32_t seed) {
     T const up = larger(d.z, T(0)), x = d.x / (up + T(0.25)), y = d.y / (up + T(0.25));
     Vec3<T> colour = mix(rgb<T>(0.66, 0.76, 0.88), rgb<T>(0.24, 0.46, 0.86), 1 - exp(-3 * up));
     T const wide = value_noise(hash_of(seed, 7), T(1.6) * x, T(1.6) * y);

@@ -16,12 +16,12 @@ NUREC_FN CastRay<T> ray_from(Street<T> const& street, int64_t slot, double const
 template <class T>
 NUREC_FN Vec3<T> radiance(Street<T> const& street, int64_t slot, CastRay<T> const& ray) {  // linear, 0 to about 1
     Hit<T> const hit = cast(street, slot, ray, false);
-    if (hit.row < 0) return sky_radiance(ray.d, street.seed);
+    if (hit.row < 0) return sky_of(ray.d, street.seed);
     Surface<T> const s = surface(street, slot, ray, hit);
     Vec3<T> const sun = towards_sun<T>();
     T sunlit = 0;
     if (dot(s.normal, sun) > 0) sunlit = cast(street, slot, {s.point + T(0.02) * s.normal, sun}, true).row < 0;
-    return shade(s, albedo(s, street.seed), sunlit, street.seed);
+    return lit(s, albedo(s, street.seed), sunlit, street.seed);
 }
 
 NUREC_FN uint8_t developed(float light, Tone const& tone, int channel, int64_t pixel) {

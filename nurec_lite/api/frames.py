@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that nobody captured: a sensor of the capture, or one of the caller's own, at any pose and time."""
+"""Frames that no sensor captured: a sensor of the capture, or one of the caller's own, at any pose and time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -58,7 +58,7 @@ class Frames:
         return self._with[id(sensor)][1]
 
     def pose(self, sensor: Sensor, times: Tensor, shift: Sequence[float]) -> Tensor:
-        """T_world_sensor [..., 4, 4] on the path, beside it by a shift in the rig's axes, in the world of the capture's files."""
+        """T_world_sensor [..., 4, 4] on the path, off it by a shift in the rig's axes, in the world of the capture's files."""
         T = self.path.at(times) @ _translation(shift) @ _mount(sensor)
         return _translation(self.capture.origin) @ T
 

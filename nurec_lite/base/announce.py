@@ -18,7 +18,7 @@ _PLACES = {
     "train": "a new folder under runs/",
     "evaluate": "a folder beside it",
     "render": "a folder beside it",
-}  # left to the verb
+}  # left to the command
 _SEVERAL = ("-m", "--multirun")
 
 

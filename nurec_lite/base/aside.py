@@ -48,7 +48,7 @@ class _Wanted(Thread):
 
 
 def go_on() -> None:
-    """Long work calls this between its parts: CancelledError where it runs aside and nobody waits for it any more."""
+    """Long work calls this between its parts: raises CancelledError if it runs in the background and its result is no longer needed."""
     thread = current_thread()
     if isinstance(thread, _Wanted) and not thread.wanted:
         raise CancelledError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C while a verb still imports its modules, which takes seconds: a sentence and the status 130 instead of a trace."""
+"""Ctrl-C while a command still imports its modules, which takes seconds: a sentence and the status 130 instead of a trace."""
 
 import os
 import signal

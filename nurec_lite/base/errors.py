@@ -9,7 +9,7 @@ _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOMEM)  
 
 
 class UserError(ValueError):
-    """One sentence that names the file or the key and the remedy; a verb prints it and ends with code 2."""
+    """One sentence that names the file or the key and the remedy; a command prints it and ends with code 2."""
 
 
 class ConfigError(UserError):

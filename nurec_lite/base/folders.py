@@ -2,7 +2,7 @@
 """Folders of results. A marker in a folder says that nurec_lite made it, and lists the files that were written there.
 
 Nothing else is ever replaced or removed: a folder that is not empty and has no marker is refused, and so is a file that is not on the
-list. The marker is a text: a line with the program, the version of the list and the verb, then one path a line. It appears with the
+list. The marker is a text: a line with the program, the version of the list and the command, then one path a line. It appears with the
 first file.
 """
 
@@ -80,7 +80,7 @@ def named(out: str) -> Path:
 def take(
     out: str | Path,
     verb: str,
-    names: Collection[str] = (),  # that the verb writes there; those of folders end in a slash
+    names: Collection[str] = (),  # that the command writes there; those of folders end in a slash
     known: Collection[str] | None = None,  # files of a folder that has no marker and yet is ours
 ) -> Results:
     """Returns the folder for a verb's results before anything is written. FolderError if it is not ours and not empty."""
@@ -163,7 +163,7 @@ def make_way(path: Path) -> None:
 # ---- the marker
 
 
-def _read(folder: Path) -> tuple[str | None, set[str]]:  # the verb; None without a marker of ours
+def _read(folder: Path) -> tuple[str | None, set[str]]:  # the command; None without a marker of ours
     marker = folder / MARKER
     try:
         descriptor = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -198,7 +198,7 @@ def _append(marker: Path, first: str, names: Iterable[str], new: Iterable[str]) 
             text = (first if begins else "") + "".join(f"{name}\n" for name in (sorted(names) if begins else new))
             _write_whole(descriptor, text.encode(errors="surrogateescape"))
         except OSError:
-            if os.fstat(descriptor).st_size == 0:  # nobody would take an empty one for ours
+            if os.fstat(descriptor).st_size == 0:  # an empty one is not recognised as ours
                 os.unlink(marker)
             raise
         finally:

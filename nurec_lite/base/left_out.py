@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of a result that may fail, such as a finding or a picture: a failure costs neither metrics nor report nor exit status.
 
-A part that fails leaves a sentence that names the part and the cause; the verb prints it, and metrics.json and the report show it.
+A part that fails leaves a sentence that names the part and the cause; the command prints it, and metrics.json and the report show it.
 """
 
 import logging

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges by NVTX, for nsys and ncu: by which binding, in which domain, with which colours and categories.
 
-By the package nvtx, in a domain of their own; it knows whether a tool listens, so that nothing is recorded for nobody. The environment
+By the package nvtx, in a domain of their own; it knows whether a tool listens, and else records nothing. The environment
 variable NUREC_LITE_NVTX=torch chooses torch's binding: some versions of nsys drop all ranges of the package (NVIDIA/NVTX#126).
 """
 
@@ -75,7 +75,7 @@ class ByPackage:
 
 
 class ByTorch:
-    """Records by torch's binding, which has neither domains nor colours, and asks nobody whether a tool listens."""
+    """Records by torch's binding, which has neither domains nor colours, and does not know whether a tool listens."""
 
     def begin(self, path: str) -> None:
         torch.cuda.nvtx.range_push(path)
@@ -87,7 +87,7 @@ class ByTorch:
 def by_package() -> ByPackage | None:
     """None where no tool listens; the package must be installed."""
     domain = import_module("nvtx").get_domain(DOMAIN)
-    listened_to = domain.get_event_attributes() is not None  # the stand-in for a domain that nobody hears makes none
+    listened_to = domain.get_event_attributes() is not None  # the stand-in for a domain without a listener makes none
     return ByPackage(domain) if listened_to else None
 
 

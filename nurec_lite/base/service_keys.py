@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of `serve`; config.py adds those that all verbs have."""
+"""Keys of `serve`; config.py adds those that all commands have."""
 
 from dataclasses import dataclass, field
 

@@ -44,8 +44,8 @@ class _Held(Generic[R]):
 
 
 class Window(Generic[K, R]):
-    """Results by key. Threads make them in the order of need, ahead of the steps. Where there is no room, the result that is needed last
-    makes room (Belady, A study of replacement algorithms for a virtual-storage computer, 1966). The later a result is given up, the more
+    """Results by key. Threads make them in the order of need, ahead of the steps. If memory lacks, the result that is needed last
+    is dropped (Belady, A study of replacement algorithms for a virtual-storage computer, 1966). The later a result is given up, the more
     have become the better choice by their use, so a small share of the window works ahead. All methods are for one thread."""
 
     def __init__(

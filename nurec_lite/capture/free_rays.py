@@ -18,7 +18,7 @@ NO_TABLE = (
     "columns."
 )
 ONE_TIME = "The points of {name} have no times: all of a sweep count as measured at its stamp."
-SLOTS = 40  # of a sweep, whose mean azimuths show a turn
+SLOTS = 40  # of a sweep; their mean azimuths show a rotation
 TOGETHER = 0.7  # length of the mean direction of a slot's points, at least
 STEADY, TURNED = 0.9, 0.15  # share of the slots that turn one way, and part of a turn
 NEAR = 0.75  # of the median step between rays: a return that lies nearer to a ray of the table is its own

@@ -85,7 +85,7 @@ class GpuJpeg:
     def __init__(self, device: torch.device, library: str) -> None:
         self.decoded = 0  # by the library
         self._library, self._warned = library, False
-        self._side = SideStream(device)  # of one thread at a time: memory that is free there is in nobody's use
+        self._side = SideStream(device)  # of one thread at a time: its free memory is unused
         with self._side.inside():
             self._decoder = _LIBRARIES[library][1](device, self._side.handle)
         self._together: Together[Encoded, Tensor | None] = Together(self._decode)

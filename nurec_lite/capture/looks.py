@@ -61,7 +61,7 @@ def note(capture: Capture, decoded: Iterable[tuple[ImageFrame | SweepFrame, Tens
 
 
 def looks_of(capture: Capture) -> dict[Key, Tensor]:
-    """The looks of the sampled frames; those that nobody has decoded are decoded now."""
+    """The looks of the sampled frames; frames that are not decoded yet are decoded now."""
     known = _known(capture)
     frames: list[ImageFrame | SweepFrame] = [*capture.images, *capture.sweeps]
     note(capture, ((f, f.load()) for f in frames if known.get((f.sensor, f.index), 0) is None))

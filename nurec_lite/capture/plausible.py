@@ -15,7 +15,7 @@ from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.lidar import Sweep
 
 FASTEST = 150.0  # metres a second, of a car
-JUMP = 20.0  # metres that a pose may be off besides: receivers of GPS lose their way between houses
+JUMP = 20.0  # further metres that a pose may be off: receivers of GPS lose their way between houses
 LONGEST_FRAME = 10.0  # seconds, of an exposure or a revolution
 USUAL = 0.01, 1.0  # seconds
 BESIDE = 0.1  # seconds, or half of the sweep if that is more, that a ray may lie outside of its sweep

@@ -22,7 +22,7 @@ from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
 
 Origin = tuple[float, float, float]  # metres
-FOUND = "found-"  # how the ids of tracks begin that nobody labelled, but the sweeps showed
+FOUND = "found-"  # begin of the ids of tracks that come from sweeps, not from labels
 HOLD_OUT_EVERY = 5  # moments, of the split `interp`: the fifth, tenth and so on are held out
 TRY_EVERY = 10  # moments, of `validation`: the third, thirteenth and so on are measured, those that `interp` holds out not looked at
 SPLITS = ("interp", "side", "validation", "half")

@@ -47,7 +47,7 @@ def command(
     text: str,  # the text of --help before the list of keys
     work: Callable[[list[str]], None],  # gets the arguments
 ) -> None:
-    """Runs a verb and ends the process with 0 or, if there is something to mend, with 2."""
+    """Runs a command and ends the process with 0 or, if there is something to mend, with 2."""
     end_imports()
     endure()
     hush()
@@ -113,7 +113,7 @@ def composed(
     verb: str,
     arguments: list[str],
     content: dict[str, Any] | None = None,  # of a checkpoint; arguments change its configuration
-) -> Any:  # of the verb's dataclass
+) -> Any:  # of the command's dataclass
     """The verb's configuration, and from now on the log on stdout."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     return configuration(verb, arguments, content)
@@ -123,7 +123,7 @@ def configuration(
     verb: str,
     arguments: Sequence[str],
     content: dict[str, Any] | None = None,  # of a checkpoint
-) -> Any:  # of the verb's dataclass
+) -> Any:  # of the command's dataclass
     """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
     if content is not None:
         _check_trained(verb, arguments)
@@ -165,7 +165,7 @@ def named_checkpoint(arguments: list[str]) -> Path:
 def load_run(
     verb: str,
     arguments: list[str],
-) -> tuple[Any, dict[str, Any]]:  # the verb's configuration, and the checkpoint's content on the host
+) -> tuple[Any, dict[str, Any]]:  # the command's configuration, and the checkpoint's content on the host
     path = named_checkpoint(arguments)
     content = load_checkpoint(path, "cpu")
     try:

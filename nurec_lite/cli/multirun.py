@@ -2,7 +2,7 @@
 """Several runs by one command (`-m`): each has a folder and a clock of its own, and one that fails does not end the others.
 
 Hydra's own launcher runs them one after another, and Slurm gives each its cores. A launcher that runs several at once on this machine
-tells nobody how many: set OMP_NUM_THREADS to the cores over their number then.
+does not tell their number: set OMP_NUM_THREADS to the cores over their number then.
 """
 
 import logging

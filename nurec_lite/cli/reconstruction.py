@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trained scene with the capture that it was made from, as the verbs that come after training take it."""
+"""A trained scene with the capture that it was made from, as the commands that come after training take it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from nurec_lite.training.stages import Stages
 
 @dataclass(frozen=True)
 class Reconstruction:
-    config: Any  # of the verb: EvaluateConfig or RenderConfig
+    config: Any  # of the command: EvaluateConfig or RenderConfig
     stages: Stages
     scene: Scene
     capture: Capture
@@ -36,14 +36,14 @@ class Reconstruction:
 
 
 def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
-    """Loads the scene that `checkpoint=FILE` and the other arguments of a verb name, on the device."""
+    """Loads the scene that `checkpoint=FILE` and the other arguments of a command name, on the device."""
     config, content = load_run(verb, arguments)
     check_files(Path(config.checkpoint), config.data, arguments)
     return opened(config, content, arguments)
 
 
 def opened(
-    config: Any,  # of the verb
+    config: Any,  # of the command
     content: dict[str, Any],  # of the checkpoint
     arguments: Sequence[str],  # that the configuration was composed from
     source: Capture | None = None,  # a capture in memory, instead of the one that the configuration names

@@ -16,7 +16,7 @@ _LONGEST = 80  # characters of a name's last part
 def result_folder(
     config: Config,
     checkpoint: str,
-    name: str,  # begins with the verb
+    name: str,  # begins with the command
     counters: Mapping[str, float],  # of the checkpoint
     arguments: Iterable[str] = (),  # that tell one result from another
 ) -> Path:

@@ -21,7 +21,7 @@ from nurec_lite.splat.views import LidarView, camera_view, lidar_view
 from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
-FRAMES = 8  # images that are rendered from beside the path at most
+FRAMES = 8  # most images that are rendered off the path
 _GOLDEN = 0.6180339887498949  # its multiples spread over the drive, however many there are
 AsSeen = Callable[[ImageFrame, Tensor], Tensor]  # [H, W, 3] of a rendered colour, as the frame's camera sees it
 

@@ -150,9 +150,7 @@ def _turned(
     learned: Learned,
     reach: float,  # degrees that the run could have found
     other: str,
-    known_within: Callable[
-        [Sequence[str]], float
-    ],  # degrees, of these cameras; worked out only where something was learned
+    known_within: Callable[[Sequence[str]], float],  # degrees, of these cameras; computed only if something was learned
 ) -> Iterator[str]:
     names, turns = learned.names, learned.turns
     apart, i, j = _farthest(turns)

@@ -75,7 +75,7 @@ class Evaluation:
     frames: tuple[FrameFigures, ...]  # images, then sweeps
     images: tuple[DrawnImage, ...]  # those that are drawn
     sweeps: tuple[DrawnSweep, ...]
-    beside: DrawnBeside | None = None  # views from beside the path
+    beside: DrawnBeside | None = None  # views off the path
 
 
 def held_out(capture: Capture) -> Frames:
@@ -108,7 +108,7 @@ def evaluate(
     progress: bool = False,  # shows a bar
     left_out: LeftOut | None = None,  # collects the parts that fail
     seconds: float
-    | None = 0.0,  # that FLIP, LPIPS and figures from beside the path may take; 0: they are left out; None: SECONDS
+    | None = 0.0,  # that FLIP, LPIPS and figures off the path may take; 0: they are left out; None: SECONDS
 ) -> Evaluation:
     """All metrics of the frames, figures of each, and some of them to look at. Frames that cannot be measured are left out; if none can,
     the first one's error is raised."""

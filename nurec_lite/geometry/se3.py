@@ -144,7 +144,7 @@ def interpolate_between(
     """Pose between two poses: lerp of the translation, slerp of the rotation."""
     t0, t1 = T0[..., :3, 3], T1[..., :3, 3]
     q0, q1 = matrix_to_quat(torch.stack([T0[..., :3, :3], T1[..., :3, :3]])).unbind(0)
-    q = slerp(q0, q1, fraction)  # of one pair the turn is worked out once
+    q = slerp(q0, q1, fraction)  # the rotation between one pair is computed once
     return q, t0 + fraction[..., None] * (t1 - t0)
 
 

@@ -150,7 +150,7 @@ def _blended(
 
 
 def _limits(capacity: int | None, plan: RenderPlan, rays_a_list: int, device: torch.device) -> tuple[int, int]:
-    """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
+    """The largest number of entries of a segment, and of all lists. Without a capacity the number of entries is unknown."""
     return (
         (plan.segment_entries, -1)
         if capacity is None

@@ -85,7 +85,7 @@ def is_built(architecture: str) -> bool:
 
 
 def _whole(folder: Path) -> bool:
-    """Whether the library is the one that was built, and nobody else could write it: a disk that was full, or a machine that lost its
+    """Whether the library is the one that was built, and no other user could write it: a disk that was full, or a machine that lost its
     power, may have left half of it, and to load that is a crash."""
     try:
         if any(exposed(folder / name) for name in (LIBRARY, SUM)):

@@ -61,7 +61,7 @@ def _command(
 ) -> tuple[str, ...]:  # words, programs by their paths
     try:
         words = [given] if shutil.which(given) else shlex.split(given)
-    except ValueError:  # quotes that nobody closes
+    except ValueError:  # unclosed quotes
         words = [given]
     count = _programs(words)
     for n, word in enumerate(words[:count]):

@@ -45,7 +45,7 @@ SEGMENT_ENTRIES = 384  # of one (docs/story-3-past-the-post.md)
 
 class BatchedRenderer:
     """Images and returns as the stages of warp tiles give them, to rounding, whatever the options of a training are. Remembers where the
-    background ends and how much room lists need, so that the host waits once a launch."""
+    background ends and the capacity that lists need, so that the host waits once a launch."""
 
     def __init__(self) -> None:
         self._capacities: dict[tuple[str, int, int], Capacities] = {}  # by sensor, V and N
@@ -181,7 +181,7 @@ class BatchedRenderer:
         warp_tiles: int,
         capacity: Capacities,
     ) -> tuple[Tensor, ...]:
-        """Features [R, C], distance, transmittance, median [R], directions [R, 3] in the world, room needed [2]."""
+        """Features [R, C], distance, transmittance, median [R], directions [R, 3] in the world, needed capacity [2]."""
         entries = SEGMENT_ENTRIES if warp_tiles <= MAX_SPLIT_TILES else 0  # else lists are whole
         found: tuple[Tensor, ...] = torch.ops.nurec_lite.render_views(
             gaussians, rows, rays, size, columns, moving, lenses, entries, capacity

@@ -34,7 +34,7 @@ class NovelSensor:
         T_world_rig_end: Tensor,
         index: int = 0,
     ) -> ImageFrame | SweepFrame:
-        """An exposure or a revolution that nobody captured."""
+        """An exposure or a revolution that no sensor captured."""
         start, end = time - 0.5 * self.seconds, time + 0.5 * self.seconds
         given = self.sensor.name, index, start, end, T_world_rig_start, T_world_rig_end
         if isinstance(self.sensor, Camera):
@@ -52,7 +52,7 @@ class Pattern:
     azimuths: tuple[float, float] = WHOLE  # radians
 
     def __call__(self) -> Sweep:
-        """ConfigError for a lidar without rows and columns whose rays are not known."""
+        """Raises ConfigError for a lidar without rows and columns and without known rays."""
         return self._spun() if self.lidar.spins else self._of_table()
 
     def _of_table(self) -> Sweep:

@@ -40,7 +40,7 @@ def make_scene(
     seed: int,
     device: torch.device | str,
 ) -> Scene:
-    """Gaussians from all training sweeps and images, worked out on the device."""
+    """Gaussians from all training sweeps and images, computed on the device."""
     return first_scene(capture, config, AUTO, seed, device).scene
 
 

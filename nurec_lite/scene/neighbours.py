@@ -144,7 +144,7 @@ def _around(queries: Tensor, points: Tensor, size: float) -> Around:
 
 
 def _groups(around: Around, k: int) -> Iterator[tuple[Tensor, int]]:
-    """Queries in the order of their cells, together with those that have about as many points around, and room for these."""
+    """Queries in the order of their cells, together with queries that have about as many points around, and their capacity."""
     totals = around.lengths.sum(1)
     widths = (2 ** totals.clamp(min=k).double().log2().ceil()).long()
     by_cell = around.cell.argsort(stable=True)

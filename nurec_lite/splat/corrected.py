@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views from where their sensors are believed to have been (nurec_lite/scene/calibration.py), worked out on the device."""
+"""Views with the estimated poses of their sensors (nurec_lite/scene/calibration.py), computed on the device."""
 
 from dataclasses import replace
 from typing import Any, TypeVar

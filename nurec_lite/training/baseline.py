@@ -185,7 +185,7 @@ def _pixels(stages: Stages, state: TrainState) -> Tensor:
     capture = state.plan.capture
     assert capture.split is not None
     pixels = stages.update.footprints(state.scene, capture, capture.split.train_images)
-    return pixels.clamp(*PIXELS).nan_to_num_(nan=0.0)  # of a mean that is no number: nobody becomes its copy
+    return pixels.clamp(*PIXELS).nan_to_num_(nan=0.0)  # of a NaN mean: no Gaussian becomes its copy
 
 
 def synchronize(stages: Stages, state: TrainState) -> None:

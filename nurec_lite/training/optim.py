@@ -19,7 +19,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 class Adam(torch.optim.Adam):
     """torch's, without the decorators for torch's compiler on its methods: they import the compiler, 800 modules and a second or more,
-    for steps that nobody compiles."""
+    for steps that are not compiled."""
 
     add_param_group = unwrap(torch.optim.Adam.add_param_group)
     zero_grad = unwrap(torch.optim.Adam.zero_grad)

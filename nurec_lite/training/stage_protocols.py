@@ -162,7 +162,7 @@ class Capturable(Protocol):
     """A stage with state on the host that decides the launches of a step, and so whether a captured CUDA graph is still valid."""
 
     def graph_key(self, scene: Scene) -> Hashable | None:
-        """Returns the state that a graph depends on, besides sizes; None while it is not known yet."""
+        """Returns the state, other than sizes, that a graph depends on; None while it is unknown."""
 
     def forbids_inplace_relocation(self, scene: Scene, node: Tensor) -> Tensor:
         """Returns [] bool on the device: a relocation that keeps the number of Gaussians, with these nodes [N], must be left out. May be

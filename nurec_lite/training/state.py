@@ -46,7 +46,7 @@ class TrainState:
     lr_and_noise: Tensor | None = None
     consistent: bool = True  # False while a step changes it; it must not be saved then
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
-    # None: lists have all the room that they need
+    # None: lists are as long as they need
     failed: Tensor | None = None
     digest: Digest | None = None  # of the capture, for checkpoints; None: they do not name their capture
     most: int | None = None  # Gaussians up to which density control adds some; None: density.cap, which is a number
@@ -106,7 +106,7 @@ class StepResult:
 
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[ListUse, ...] = ()
-    # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step changed nothing and will be done
+    # [n + 1] int64 entries that each list with a capacity needs, in their order, and whether the step changed nothing and will be done
     # again; None where it cannot fail. Or, if their copies are under way, the future on the host
     report: Tensor | HostFuture | None = None
 

@@ -28,7 +28,7 @@ class StaticInputs:
     def __init__(
         self,
         like: Shots,
-        rays: Sequence[int],  # room of each sweep, not less than its rays
+        rays: Sequence[int],  # capacity of each sweep, not less than its rays
     ) -> None:
         images = tuple(replace(s, image=_like(s.image), view=_posed(s.view)) for s in like.images)
         self.shots = replace(like, images=images, sweeps=tuple(map(_padded, like.sweeps, rays)))
@@ -69,7 +69,7 @@ class StaticInputs:
 
 def ray_capacity_for(
     n: int,
-    known: Sequence[int],  # rooms that there are, preferred
+    known: Sequence[int],  # existing capacities, preferred
 ) -> int:
     """For which work is recorded: few sizes, and not much more than the rays."""
     fitting = [capacity for capacity in known if n <= capacity <= n / FULL]

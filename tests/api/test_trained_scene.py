@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TrainedScene`: what it renders is what the verb render writes, and batches, arrays and poses of one's own mean what they say."""
+"""`TrainedScene`: what it renders is what the command render writes, and batches, arrays and poses of one's own mean what they say."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments as a new user writes them: groups of files, budgets, and a list of verbs where there is none."""
+"""Arguments as a new user writes them: groups of files, budgets, and a list of commands where there is none."""
 
 import re
 import subprocess
@@ -198,7 +198,7 @@ def test_every_hint_names_a_package_of_an_index() -> None:
     assert {hint[0].strip("'") for hint in hints} <= {re.split(r"[<>=]", line)[0] for line in lines}
 
 
-# ---- --help, and no verb at all
+# ---- --help, and no command at all
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
@@ -251,7 +251,7 @@ def test_a_verb_that_is_none_is_reported_with_the_list() -> None:
 def test_a_verb_after_the_package_is_that_verb(shell: Shell) -> None:
     found = ended("train", "train.steps=7", "--cfg", "job")
     assert found.returncode == 0 and yaml.safe_load(found.stdout)["train"]["steps"] == 7
-    shell.patch.setattr(sys, "argv", [])  # which `verbs` sets
+    shell.patch.setattr(sys, "argv", [])  # which `commands` sets
     with pytest.raises(SystemExit, match="2"):
         verbs(["pack", "data=pack"])
     assert shell.capsys.readouterr().err.startswith("error: data.root is missing")

@@ -38,19 +38,19 @@ def test_train_refuses_it(shell: Shell, original: Path, strange: Path, more: lis
 
 
 AFTER = "checkpoint={quick}"
-FOLDERS: dict[str, list[list[str]]] = {  # verbs whose `out` is a folder, with their arguments
+FOLDERS: dict[str, list[list[str]]] = {  # commands whose `out` is a folder, with their arguments
     "train": [["data=pack", "data.root={original}", *FAST]],
     "evaluate": [[AFTER]],
     "render": [[AFTER], [AFTER, "times=0.5", "formats=npz"]],
     "profile": [["tool=torch", "ops=reference", "device=cpu"]],
     "inspect": [["data=pack", "data.root={original}"]],
 }
-FILES = {"export", "pack", "compare"}  # verbs whose `out` is a file
-NEITHER = {"serve", "view"}  # verbs that write nothing
+FILES = {"export", "pack", "compare"}  # commands whose `out` is a file
+NEITHER = {"serve", "view"}  # commands that write nothing
 
 
 def test_every_verb_is_among_these() -> None:
-    """A verb is a program at the top of the package."""
+    """A command is a program at the top of the package."""
     programs = {path.stem for path in PACKAGE.glob("*.py") if "\n    command(" in path.read_text()}
     assert programs == set(VERBS) == set(FOLDERS) | FILES | NEITHER
 
@@ -258,7 +258,7 @@ def test_pack_replaces_no_device(shell: Shell, original: Path, tmp_path: Path, d
 
 
 def test_pictures_of_a_program_that_knows_no_folder(tmp_path: Path) -> None:
-    """From Python, without a verb: the one file is written, and no marker is left."""
+    """From Python, without a command: the one file is written, and no marker is left."""
     import numpy as np
 
     fill(tmp_path, {"mine": b"1"})

@@ -34,7 +34,7 @@ SIGNS = [
 
 
 def keys_of(*types: Any) -> list[str]:
-    """Keys of all verbs that may hold any text, or lists of such."""
+    """Keys of all commands that may hold any text, or lists of such."""
     found = {key for cls in VERBS.values() for key, hint in leaves(cls) if hint in types}
     return sorted(key for key in found if isinstance(BOUNDS[key], Text))
 
@@ -54,12 +54,12 @@ def at(config: Any, key: str) -> Any:
 
 
 def of_verb(keys: list[str], verb: str) -> list[str]:
-    """Keys of training, or those that the verb has besides."""
+    """Keys of training, or those that the command has besides."""
     return [key for key in keys if verb_of(key) == verb]
 
 
 def verb_of(key: str) -> str:
-    """Of the verbs that know the key, the first."""
+    """Of the commands that know the key, the first."""
     return next(verb for verb, cls in VERBS.items() if key in dict(leaves(cls)))
 
 

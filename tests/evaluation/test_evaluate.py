@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring: what `evaluate` gathers, and the verb from the outside."""
+"""Measuring: what `evaluate` gathers, and the command from the outside."""
 
 import csv
 import json
@@ -103,7 +103,7 @@ def test_no_frames_give_nan() -> None:
     assert all(math.isnan(value) for value in found.metrics.values())  # type: ignore[arg-type]
 
 
-# The verb
+# The command
 
 
 @pytest.fixture(scope="module")

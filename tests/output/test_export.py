@@ -276,7 +276,7 @@ def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
 
 
 def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The verb, where no compiler can be found."""
+    """The command, where no compiler can be found."""
     environment = {"PATH": "", "CUDA_HOME": "/nowhere", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "nurec_lite.export", *arguments]
     root = Path(__file__).resolve().parents[2]

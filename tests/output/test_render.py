@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verb render: what it draws is what the stages render, and files lie where they should."""
+"""The command render: what it draws is what the stages render, and files lie where they should."""
 
 from dataclasses import replace
 from pathlib import Path

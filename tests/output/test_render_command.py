@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verb render from the command line: where results lie, how ids are written, and how mistakes end."""
+"""The command render from the command line: where results lie, how ids are written, and how mistakes end."""
 
 import signal
 import subprocess
@@ -32,7 +32,7 @@ Call = Callable[..., int]
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Runs the verb on a checkpoint of the tiny capture; returns its exit code."""
+    """Runs the command on a checkpoint of the tiny capture; returns its exit code."""
     save(tiny_state(), tmp_path / "run" / "checkpoint.pt")
     monkeypatch.setattr(nurec_lite.cli.reconstruction, "open_capture", lambda config, origin, tracks: tiny_capture())
 

@@ -235,7 +235,7 @@ def test_whatever_a_key_holds_ends_in_a_sensor_or_a_sentence(kind: Any, key: str
             assert sensor.sensor.name and sensor.seconds >= 0
 
 
-# ---- the verb
+# ---- the command
 
 
 def test_the_examples_of_the_page_render(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_without_sweeps_nothing_is_said_of_lidar() -> None:
     assert "lidar_errors" not in found.metrics and found.frames[0].lidar_median_abs_m is None
 
 
-# The verbs
+# The commands
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verb `profile` from the command line: nsys played by a small program, torch.profiler on the CPU, and what the user is told."""
+"""The command `profile` from the command line: nsys played by a small program, torch.profiler on the CPU, and what the user is told."""
 
 import json
 import re
@@ -69,7 +69,7 @@ Nsys = Callable[..., Path]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """The verb in this process."""
+    """The command in this process."""
     before = signal.getsignal(signal.SIGTERM)
 
     def run(*arguments: str) -> Ended:

@@ -123,7 +123,7 @@ def test_pictures_are_shown() -> None:
 
 
 def commands(page: Path) -> list[tuple[str, list[str]]]:
-    """Verbs and arguments of command lines that are whole."""
+    """Commands and arguments of command lines that are whole."""
     found = [(verb, shlex.split(rest, comments=True)) for verb, rest in COMMAND.findall(page.read_text())]
     whole = [
         (verb, words)

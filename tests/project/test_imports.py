@@ -21,7 +21,7 @@ LAYERS = (
     "report.comparison", "report.inspection", "profiling", "profiling.trace", "profiling.summary", "profiling.ncu",
     "profiling.draw", "profiling.compare", "profiling.record", "viewer", "service", "verbs", "api",
 )  # fmt: skip
-TOP_FILES = 18  # at most: twelve verbs and six others
+TOP_FILES = 18  # at most: twelve commands and six others
 LONG_LINES = 400  # of a file; a longer one gives its reason in CONTRIBUTING.md
 
 

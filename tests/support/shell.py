@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs verbs in this process, as a shell would, and says what a user sees; the fixtures `shell` and `train` stand in tests/cli/conftest.py.
+"""Runs commands in this process, as a shell would, and says what a user sees; the fixtures `shell` and `train` stand in
+tests/cli/conftest.py.
 
 def test_property(shell: Shell) -> None:
     assert_mendable(shell("train", "seed=-1"), r"seed is -1, but must lie between")
@@ -43,7 +44,7 @@ class Ended:
 
 @dataclass
 class Shell:
-    """Runs verbs in this process."""
+    """Runs commands in this process."""
 
     patch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]

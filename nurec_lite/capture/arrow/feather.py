@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feather files, which hold Arrow's stream of record batches between two marks.
 
-A compressed buffer says how long it is once it is decompressed, and the library makes room for that. So sizes are checked before it reads
+A compressed buffer says how long it is once it is decompressed, and the library allocates that. So sizes are checked before it reads
 (https://arrow.apache.org/docs/format/Columnar.html, sections on messages and compression; flatbuffers as Message.fbs lays them out).
 """
 

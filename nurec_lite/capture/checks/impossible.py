@@ -14,7 +14,7 @@ from nurec_lite.geometry.se3 import interpolate_trajectory, quat_conjugate, quat
 from nurec_lite.geometry.tracks import Tracks, poses_of
 
 NAME = "tracks"
-FASTEST, JUMP = 100.0, 5.0  # metres a second, of a car; metres that a label may be off besides
+FASTEST, JUMP = 100.0, 5.0  # metres a second, of a car; further metres that a label may be off
 LARGEST = 60.0  # metres: trams are shorter
 TRAIN = 500.0  # metres, if the class is a train
 DEEP = 0.1  # metres inside of a box, where no sensor of the vehicle can be

@@ -22,7 +22,7 @@ NAME = "positions and velocities"
 LEAST, NOISE = 0.5, 8.0  # metres, and times the median: the largest difference of a step from the velocities
 SURE = 1.0  # metres: a smaller jump is likely at most
 FROZEN, MOVES, FEWEST = 0.02, 1.0, 3  # metres a step, metres a second by velocities, and steps: positions stand still
-WINDOW, PART = 2.0, 0.1  # seconds, and part of the way that positions may drift in it besides SURE
+WINDOW, PART = 2.0, 0.1  # seconds, and part of the way that positions may drift in it, in addition to SURE
 MOST = 4  # jumps that are named
 REMEDY = "estimate poses from the sweeps by data.poses.source=lidar, or give others by data.poses.file"
 

@@ -22,7 +22,7 @@ def decode_mask(
     data: bytes,  # of a PNG
     name: str,  # of its file, for messages
     size: tuple[int, int],  # width, height of the images
-    owner: str,  # whose images these are, for messages: the camera front
+    owner: str,  # owner of the images, for messages: the camera front
 ) -> Tensor | None:  # [H, W] bool, True where pixels are left out; None: nowhere
     if not data.startswith(PNG):
         raise CaptureError(f"{name} is no PNG; save the mask as a PNG in black and white")

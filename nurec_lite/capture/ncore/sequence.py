@@ -170,7 +170,7 @@ def _is_store(path: Path) -> bool:
 
 
 def _listed(path: Path) -> list[Path]:
-    """Returns the stores that a JSON file with the metadata of a sequence lists; they lie beside it."""
+    """Returns the stores that a JSON file with the metadata of a sequence lists; they lie next to it."""
     try:
         known = parse_json(read_bytes(path, REMEDY))
     except ValueError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lidars of NCore whose rays state no rows and columns, as NCore's own converters of other data sets write them: returns with times.
+"""Lidars of NCore without rows and columns, as NCore's own converters of other data sets write them: returns with times.
 
 Beams, and the rays that did not return, are found as in a recording: from the elevations and the order of the returns of some sweeps.
 """

@@ -80,7 +80,7 @@ def cameras_of(folder: Path) -> list[str]:
 
 def open_sequence(
     folder: Path,
-    sensors: tuple[str, ...],  # their mountings are needed, besides the front camera's
+    sensors: tuple[str, ...],  # their mountings are needed, and the front camera's
 ) -> Sequence:
     known = _calibration(folder)
     mountings = {name: _mounting(known, name) for name in {FRONT, *sensors}}

@@ -45,7 +45,7 @@ def register() -> None:
 
 
 def _keep_seen(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    placements, *others, _ = inputs  # the gradient of a colour that nobody sees is 0
+    placements, *others, _ = inputs  # the gradient of an unseen colour is 0
     ctx.save_for_backward(*placements, *others)
 
 

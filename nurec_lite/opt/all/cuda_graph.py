@@ -46,7 +46,7 @@ REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
 MAX_GRAPHS = 16  # recordings that are kept
 PROFILED_EVERY = 20  # with train.timing=true one step of so many runs without the graph
 log = logging.getLogger("nurec_lite")
-# sensors, rooms for rays, knowledge of the host, rooms for lists
+# sensors, capacities of rays, knowledge of the host, capacities of lists
 Key = tuple[Hashable, tuple[int, ...], Hashable, Hashable]
 
 
@@ -76,7 +76,7 @@ class CudaGraph:
         self._safety = CaptureSafety()  # at steps, by their sensors
         self._steps: dict[Key, CapturedStep] = {}  # by key, the least recently used first
         self._store: tuple[Any, ...] = ()  # tensors that recordings update
-        self._rays: dict[str, list[int]] = {}  # rooms for rays, by lidar
+        self._rays: dict[str, list[int]] = {}  # capacities of rays, by lidar
         self._lr_and_noise = self._failed = torch.zeros(())  # where recordings read these
 
     def around(self, inner: Learn) -> "CudaGraph":

@@ -108,7 +108,7 @@ def _launch(
 
 
 def _alone(outer: Rank1ShGrad | None) -> Rank1ShGrad | None:
-    """None where its parameters have another gradient besides, to which it is added."""
+    """None if its parameters have another gradient, too; it is then added to that."""
     if outer is None or all(p.grad is None for p in outer.harmonics):
         return outer
     outer.write()

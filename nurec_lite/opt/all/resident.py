@@ -11,7 +11,7 @@ With jpeg=gpu whole baseline JPEG files of three components are decoded on the d
 can be imported; files that the threads have read by then go there in one call. The host decodes all other images, such as PNG.
 Limits: an image of KITTI takes 1.4 MB, a ray 50 bytes. The option may take a share of the memory that is free at the first step. If the
 sensors' own figures say that the capture needs more, the device keeps a window: threads decode frames ahead of their steps, and the frame
-that is needed last makes room (nurec_lite/base/window.py). The order of the frames stays that of the seed. The host holds one frame a
+that is needed last is dropped (nurec_lite/base/window.py). The order of the frames stays that of the seed. The host holds one frame a
 thread. If the share does not hold the frames of the steps in flight, the option is off: workers, pinned and prefetch then feed as without
 it. Otherwise they have nothing to do, and no loader process is started. Name it after pinned and prefetch; before it, prefetch would
 fetch frames that are there already. A frame that cannot be decoded ends the run at the step that needs it. Class exact: shots are bitwise

@@ -2,7 +2,7 @@
 """short_keys: Gaussians are sorted from near to far by 24 or 16 bits of their distance instead of 32, so by fewer passes.
 
 Idea: the radix sort of kernels/common takes 8 bits a pass, and a float's distance has many that say nothing: a sign, 240 octaves where
-nobody stands, and a mantissa finer than the rounding of a mean. A key here is the distance's own first bits within 16 octaves,
+no Gaussian lies, and a mantissa finer than the rounding of a mean. A key here is the distance's own first bits within 16 octaves,
 1/16 m to 4096 m: of floats' bits a difference, a clamp and a shift, which never put a nearer one after a farther one. With 24 bits
 distances of one key differ by less than 2^-20 of themselves (0.06 mm at 80 m) and there are three passes, with 16 by less than 2^-12
 (2 mm at 10 m, 16 mm at 80 m) and two. Steps grow with the distance, like the resolution of a sensor.

@@ -3,9 +3,9 @@
 
 Idea: the baseline reads back how many Gaussians a view sees and how long its lists are, copies batches, poses and times from pageable
 memory, and lets relocation count the dead. Here lists get the capacity that their sensor needed lately, rows without bounds follow those of
-the visible Gaussians, copies go through page-locked memory, and relocation works with masks. A list without enough room sets a flag on
+the visible Gaussians, copies go through page-locked memory, and relocation works with masks. A list that overflows sets a flag on
 the device: the optimizer and the noise of that step and of all after it then change nothing. The flag and the numbers of entries come
-back when they come; if a step failed, the host goes back to before it, gives the sensor the room that it needs, and does these steps
+back when they come; if a step failed, the host goes back to before it, gives the sensor the capacity that it needs, and does these steps
 again.
 Source: NVIDIA's Nsight post on Omniverse NuRec, which removed synchronisation points until the CPU queued ahead of the GPU; skipping an
 update by `found_inf` is PyTorch's way for gradients that overflow.
@@ -89,7 +89,7 @@ class NoSync:
         return result
 
     def _note(self, result: StepResult) -> None:
-        """Lists without a room say at once how long they are."""
+        """Lists without a capacity report their length at once."""
         for listed in result.lists:
             if listed.needed is None:
                 self.capacities.learn(listed.kind, listed.capacity)

@@ -119,7 +119,7 @@ def _only(what: str, a: list[str], b: list[str]) -> str:
 
 
 def notes(a: Side, b: Side) -> list[str]:
-    """Differences between A and B besides their figures; conditions come first."""
+    """Differences between A and B other than figures; conditions come first."""
     found = differing_overrides(a, b)
     found += [] if a.tool == b.tool else [f"A was taken by {a.tool}, B by {b.tool}; they do not count alike"]
     for key in dict.fromkeys([*a.environment, *b.environment]):

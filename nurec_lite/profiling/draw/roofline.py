@@ -168,7 +168,7 @@ def _beside(
     dot: tuple[float, float],
     taken: list[tuple[float, float]],  # pixels of dots and numbers
 ) -> tuple[float, float]:
-    """The place farthest from all that was drawn before, up to the room that a number needs."""
+    """The place farthest from all earlier drawings, up to the size of a number."""
 
     def room(place: tuple[float, float]) -> float:
         inside = _LEFT < place[0] < _RIGHT and _TOP < place[1] < _BOTTOM

@@ -50,7 +50,7 @@ PEAKS = (  # per cycle and cycles per second, of compute and of memory
 )
 ACTIVE = ("sm__cycles_active.avg", "gpc__cycles_elapsed.max")  # of a multiprocessor with a block, and of the launch
 CYCLES = "smsp__cycles_elapsed.avg.per_second"
-_DERIVED = ("launch__", "sm__maximum_warps")  # begin of names that ncu works out itself and refuses in --metrics
+_DERIVED = ("launch__", "sm__maximum_warps")  # begin of names that ncu derives itself and refuses in --metrics
 
 
 def _counters() -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def guarded(what: str, make: Callable[[], str]) -> str:
 
 
 def short(name: str) -> str:
-    """A track's id as a picture has room for it; of long ones the beginning tells tracks apart."""
+    """A track's id, shortened for a picture; the beginning distinguishes long ones."""
     return name if len(name) <= LONGEST_ID else name[:SHORT_ID]
 
 
