@@ -88,7 +88,7 @@ def _apart(
 
 
 def _of_first(asking: Tensor, known: Tensor, nearest: Tensor) -> Tensor:  # [Q, S] squared metres within these blocks
-    """One block after another, in parts."""
+    """Returns the least squares, computed one block after another, in parts."""
     parts = []
     for some, which in zip(*(t.split(max(1, AT_ONCE // (3 * SIZE * SIZE))) for t in (asking, nearest)), strict=True):
         found = [(some[:, :, None] - known[k][:, None]).square_().sum(-1).amin(2) for k in which.unbind(1)]
@@ -99,7 +99,7 @@ def _of_first(asking: Tensor, known: Tensor, nearest: Tensor) -> Tensor:  # [Q, 
 def _worth(
     asking: Tensor, squares: Tensor, boxes: tuple[Tensor, Tensor], block: Tensor, other: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:  # numbers of queries and of blocks
-    """Of the pairs of blocks, the queries that may be nearer to a point of the other block than what they have found."""
+    """Yields the queries of pairs of blocks that may be nearer to a point of the other block than their nearest so far."""
     for a, b in zip(block.split(AT_ONCE // (3 * SIZE)), other.split(AT_ONCE // (3 * SIZE)), strict=True):
         xyz = asking[a]
         gap = torch.maximum(boxes[0][b][:, None] - xyz, xyz - boxes[1][b][:, None]).clamp_(min=0)
