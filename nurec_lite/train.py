@@ -32,7 +32,7 @@ from nurec_lite.base.place import place_of
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.ranks import begin, own_device, present
-from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, known_checks
+from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, begin_helper, known_checks
 from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.checks.trust import read_doubts, write_doubts
 from nurec_lite.capture.checks.verdict import Verdict
@@ -286,6 +286,8 @@ def work(arguments: list[str]) -> None:
     sys.argv[1:] = with_budget(worded("train", arguments))  # which Hydra reads
     folders.clear()
     places.clear()
+    if not any(argument.startswith(("-", "train.resume=")) for argument in arguments) and place_of().first:
+        begin_helper()
     try:
         main()
     finally:

@@ -17,7 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import torch
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.pickled import dumps
 
 WAIT = 1.0  # seconds between two checks of a process whose result is needed now
 PATIENCE = 30  # looks after which a silent process is given up; a loaded machine decodes an image in a fraction of this
@@ -134,6 +135,10 @@ class Ahead:
             raise error
         return value
 
+    def begin(self) -> None:
+        """Gives the first numbers away."""
+        self._fill(self._next)
+
     def _fill(self, n: int) -> None:
         while self._more(n):
             self._give([self._next])
@@ -201,6 +206,41 @@ def in_processes(jobs: Sequence[Callable[[], R]], count: int, kind: Kind) -> Ite
         done.close()
 
 
+class Helper:
+    """A process that waits for one call, which may come much later: a process is started best while no other thread computes."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._parent, self._call = os.getpid(), partial(_nothing)
+        theirs, self._calls = multiprocessing.Pipe(duplex=False)
+        self._process = Ahead(partial(self._work, theirs), 0, count=1, ahead=1, kind=kind)
+        theirs.close()
+
+    def result(self, call: "partial[R]") -> R:
+        """The result of the call, which is pickled. Where the process cannot do it, this one does."""
+        try:
+            text = dumps(call)
+        except Exception:  # something of it has no form that can be sent
+            return call()
+        self._call = call
+        self._process.begin()
+        with suppress(OSError):  # it is dead, which the next line notices
+            self._calls.send_bytes(text)
+        result: R = self._process.result(0)
+        return result
+
+    def _work(self, calls: Any, _: int) -> Any:
+        return self._call() if os.getpid() == self._parent else pickle.loads(calls.recv_bytes())()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.close()
+        self._calls.close()
+
+
+def _nothing() -> None:
+    pass
+
+
 @contextmanager
 def _held_back(numbers: Iterable[signal.Signals]) -> Iterator[None]:
     """Signals wait until the block ends. A process that is forked in the block begins with them waiting, too."""
@@ -234,7 +274,7 @@ def _serve(connection: Any, work: Callable[[int], Any], parent: int) -> None:
 def _answer(work: Callable[[int], Any], n: int) -> bytes:
     """Pickled (value, None) or (None, error); errors that a user can mend have no trace."""
     try:
-        return pickle.dumps((work(n), None), protocol=5)
+        return dumps((work(n), None))
     except Exception as error:
         if not isinstance(error, UserError):
             error.add_note(f"in another process:\n{traceback.format_exc()}")

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Thread
+from threading import enumerate as enumerate_threads
 
-from nurec_lite.base.processes import Ahead, Kind
+from nurec_lite.base.processes import Helper, Kind
 from nurec_lite.base.threads import cores
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.starts import Start, starts_of
@@ -21,6 +22,7 @@ from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import Capture
 
 Result = tuple[list[Verdict], dict[str, Start]]
+EARLY = "early "  # how the names of a command's first threads begin
 ENOUGH, MOST = 4, 12  # cores from which on processes check, and the number of them
 CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
 
@@ -73,28 +75,41 @@ class BegunChecks:
         return self._result.result()[1]
 
 
+_waiting: list[Helper] = []  # one at most
+
+
+def begin_helper() -> None:
+    """Starts the process for the next checks, where there are enough cores. No other thread may compute meanwhile, as the process would
+    wait for ever for a lock of that thread; the threads that began with the command end first."""
+    if cores() < ENOUGH or _waiting:
+        return
+    for thread in enumerate_threads():
+        if thread.name.startswith(EARLY):
+            thread.join()
+    _waiting.append(Helper(CHECKER))
+
+
 def begin_checks(
     capture: Capture,
     source: str,  # file or folder, for the message
     trust: bool,  # the user's data.trust
-    apart: bool = False,  # whether processes can read its frames
+    apart: bool = False,  # whether the process that waits, if there is one, can read its frames
 ) -> BegunChecks:
-    if not apart or cores() < ENOUGH:
-        return BegunChecks(partial(_checked, Sample(capture), source, trust))
-    sample = Sample(capture, processes=min(MOST, cores() - 2))
-    checker = Ahead(lambda _: _checked(sample, source, trust), 0, count=1, ahead=1, kind=CHECKER)
+    if not (apart and _waiting):
+        return BegunChecks(partial(_checked, capture, source, trust, 1))
+    helper, call = _waiting.pop(), partial(_checked, capture, source, trust, max(1, min(MOST, cores() - 2)))
 
     def check() -> Result:
         try:
-            result: Result = checker.result(0)
-            return result
+            return helper.result(call)
         finally:
-            checker.close()
+            helper.close()
 
-    return BegunChecks(check, close=checker.close)
+    return BegunChecks(check, close=helper.close)
 
 
-def _checked(sample: Sample, source: str, trust: bool) -> Result:
+def _checked(capture: Capture, source: str, trust: bool, processes: int) -> Result:
+    sample = Sample(capture, processes=processes)
     doubts = found_doubts(sample, source, trust)
     return [replace(verdict, corrected=None) for verdict in doubts], starts_of(sample)
 

@@ -30,13 +30,33 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(begun, "cores", lambda: 4)
 
 
+def checks_apart(capture: Capture) -> BegunChecks:
+    begun.begin_helper()
+    return begin_checks(capture, "street", False, apart=True)
+
+
 def words(checks: BegunChecks) -> list[str]:
     return [verdict.text for verdict in checks.doubts()]
 
 
 def test_processes_find_what_threads_find(street: Capture) -> None:
-    here, there = begin_checks(street, "street", False), begin_checks(street, "street", False, apart=True)
+    there = checks_apart(street)
+    here = begin_checks(street, "street", False)
     assert words(here) == words(there) and here.starts() == there.starts()
+
+
+def test_a_process_may_begin_before_the_capture_is_known(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun.begin_helper()
+    monkeypatch.setattr(begun, "_checked", checked_here)
+    assert words(begin_checks(street, "street", False)) == [str(os.getpid())], "in a thread"
+    (child,) = words(begin_checks(street, "street", False, apart=True))
+    assert child not in ("", str(os.getpid())) and not begun._waiting
+    assert words(begin_checks(street, "street", False, apart=True)) == [str(os.getpid())], "no process waits"
+
+
+def checked_here(capture: Capture, source: str, trust: bool, processes: int) -> begun.Result:
+    assert capture.name == "street_0" and processes in (1, 2)
+    return [Verdict("process", "", Level.LIKELY, str(os.getpid()))], {}
 
 
 def test_a_process_that_dies_costs_no_verdict(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +68,7 @@ def test_a_process_that_dies_costs_no_verdict(street: Capture, monkeypatch: pyte
         return [SAID], {}
 
     monkeypatch.setattr(begun, "_checked", checked)
-    assert words(begin_checks(street, "street", False, apart=True)) == ["Rays are wrong."]
+    assert words(checks_apart(street)) == ["Rays are wrong."]
 
 
 def test_what_is_certain_is_raised_in_its_own_words(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,14 +76,14 @@ def test_what_is_certain_is_raised_in_its_own_words(street: Capture, monkeypatch
         raise CaptureError("street: rays are wrong")
 
     monkeypatch.setattr(begun, "_checked", checked)
-    checks = begin_checks(street, "street", False, apart=True)
+    checks = checks_apart(street)
     with pytest.raises(CaptureError, match=r"^street: rays are wrong$"):
         checks.starts()
 
 
 def test_checks_that_nobody_waits_for_end(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(begun, "_checked", lambda *given: signal.pause())
-    checks = begin_checks(street, "street", False, apart=True)
+    checks = checks_apart(street)
     checks.close()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
