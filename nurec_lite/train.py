@@ -40,6 +40,7 @@ from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
+from nurec_lite.cli.early_scene import begin_first_scene, end_first_scene
 from nurec_lite.cli.fleet import FLEET, SKIPPED, attempted, places
 from nurec_lite.cli.multirun import check_named, folders, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
@@ -152,6 +153,8 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
             stages = _stages(config, device)
         ends.callback(left_out.tried, "Closing the options", stages.close)
         with checks.first():
+            with span("kernels of the first scene"):
+                end_first_scene()
             with span("first scene"):
                 state = _made(stages, config, capture, device, content, digest, checks.starts)
             with span("checks"):
@@ -288,6 +291,7 @@ def work(arguments: list[str]) -> None:
     places.clear()
     if not any(argument.startswith(("-", "train.resume=")) for argument in arguments) and place_of().first:
         begin_helper()
+        begin_first_scene(sys.orig_argv)
     try:
         main()
     finally:

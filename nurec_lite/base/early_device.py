@@ -16,7 +16,7 @@ LIBRARY = "libcuda.so.1"
 def begin_device(
     command: Sequence[str],  # words of the command line
 ) -> Thread | None:  # None: the command asks for no GPU
-    ordinal = _ordinal(command)
+    ordinal = ordinal_of(command)
     if ordinal is None:
         return None
     thread = Thread(target=_make_context, args=(ordinal,), daemon=True, name="early device")
@@ -24,7 +24,9 @@ def begin_device(
     return thread
 
 
-def _ordinal(command: Sequence[str]) -> int | None:
+def ordinal_of(
+    command: Sequence[str],  # words of the command line
+) -> int | None:  # None: it asks for no GPU
     """Number of the device that the command will use."""
     if not any(word == f"nurec_lite.{verb}" for word in command for verb in VERBS) or {"--help", "-h"} & set(command):
         return None

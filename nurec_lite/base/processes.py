@@ -210,7 +210,8 @@ class Helper:
     """A process that waits for one call, which may come much later: a process is started best while no other thread computes."""
 
     def __init__(self, kind: Kind) -> None:
-        self._parent, self._call = os.getpid(), partial(_nothing)
+        self._parent = os.getpid()
+        self._call: partial[Any] = partial(_nothing)
         theirs, self._calls = multiprocessing.Pipe(duplex=False)
         self._process = Ahead(partial(self._work, theirs), 0, count=1, ahead=1, kind=kind)
         theirs.close()

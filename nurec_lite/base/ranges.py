@@ -87,6 +87,16 @@ def span(
     return _NOTHING if _recorder is None else _Span(_recorder, name, within)
 
 
+@contextmanager
+def inside(path: str) -> Iterator[None]:
+    """Puts the ranges of this thread into another one within the block."""
+    before, _thread.path = _thread.path, path
+    try:
+        yield
+    finally:
+        _thread.path = before
+
+
 def in_span(name: str, function: Callable[P, T]) -> Callable[P, T]:
     """Returns the function with each call as a range; the function itself while nothing is recorded."""
     if _recorder is None:
