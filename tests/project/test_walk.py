@@ -3,12 +3,15 @@
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from nurec_lite.base.options import known_options, option_module, parameters_of
 from nurec_lite.config import ProfileConfig
+from nurec_lite.profiling.compare.compare import time_rows
+from nurec_lite.profiling.compare.sides import read_side
 from scripts.option_pages import option, pages
 from scripts.option_pages.excerpts import kernels_of
 
@@ -85,6 +88,23 @@ def test_the_printed_filter_of_ncu_finds_every_kernel() -> None:
     named = [name for path in SOURCES for name in kernels_of(path)]
     assert len(named) == sum(path.read_text().count("__global__") for path in SOURCES)
     assert not [name for name in named if not re.fullmatch(pages.FILTER, name)]
+
+
+@pytest.mark.parametrize("tool", ["ncu", "nsys"])
+def test_recorded_profiles_can_be_compared(tool: str) -> None:
+    """As the pages of options print the command. The kernels that an option replaces stand in the first rows."""
+    sides = [read_side(path) for path in sorted((ROOT / "benchmarks/results").glob(f"profile_{tool}_*"))]
+    assert len(sides) > 2
+    for a, b in pairwise(sides):
+        rows = time_rows(a, b)
+        assert len(rows) > 5 and all(rows[k].weight >= rows[k + 1].weight for k in range(3, len(rows) - 1))
+    if tool == "ncu":
+        a, b = (
+            read_side(ROOT / f"benchmarks/results/profile_ncu_kitti_0009_large_{name}_h200")
+            for name in ("before_bundles", "all")
+        )
+        first = [row for row in time_rows(a, b)][:6]
+        assert any("renderBackward" in row.figure and row.b is None for row in first)
 
 
 def test_the_post_is_linked_by_its_address_wherever_it_is_mentioned() -> None:

@@ -128,7 +128,7 @@ def _of_kernels(path: Path) -> Side:
         kernels={
             name: Resources(
                 _largest(k["registers"] for k in rows),
-                _largest(_shared(None, k["shared_static"], k["shared_dynamic"]) for k in rows),
+                _largest(_shared(None, k.get("shared_static"), k.get("shared_dynamic")) for k in rows),
             )
             for name, rows in by_name.items()
         },
@@ -144,7 +144,8 @@ def _sum_a_step(samples: dict[str, tuple[float, ...]], steps: object) -> Known:
 
 
 def _kernels_json(path: Path) -> dict[str, Any]:
-    needed = {"name", "ms", "registers", "shared_static", "shared_dynamic"}
+    """The profile; its kernels may lack shared memory, which condensed results leave out."""
+    needed = {"name", "ms", "registers"}
     try:
         content = read_json(path)
         rows = content["kernels"]
