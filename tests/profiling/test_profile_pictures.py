@@ -12,7 +12,17 @@ from recorded import US, two_steps
 from nurec_lite.base.nvtx import STAGES
 from nurec_lite.profiling.draw.bars import HOST, KERNELS, draw_kernels, draw_ranges, launched
 from nurec_lite.profiling.draw.canvas import GREY, SCALE, WAIT, Canvas, stage_colours, stage_of
-from nurec_lite.profiling.draw.timeline import LABELS, ROW, TOP, WIDTH, draw_timeline, median_step, rows_of
+from nurec_lite.profiling.draw.timeline import (
+    LABELS,
+    ROW,
+    TOP,
+    WIDTH,
+    draw_timeline,
+    median_step,
+    named_colours,
+    rows_of,
+)
+from nurec_lite.profiling.summary.digest import started
 from nurec_lite.profiling.summary.markdown import KERNELS as TABLE
 from nurec_lite.profiling.summary.markdown import first, markdown, number
 from nurec_lite.profiling.summary.summarise import Taken, summarise
@@ -64,6 +74,26 @@ def test_what_the_step_before_left_to_the_gpu_is_grey() -> None:
     )
     (block,) = [block for row in rows for block in row.blocks if block.text == "late"]
     assert block.colour == GREY
+
+
+def test_kernels_of_a_recording_have_colours_by_name(tmp_path: Path) -> None:
+    """Its range is `graph`, whatever the kernels do. A kernel outside keeps the colour of its stage."""
+    trace = two_steps()
+    recorded = replace(
+        trace,
+        ranges=tuple(
+            replace(r, name=r.name.replace("render_camera", "graph").replace("backward", "graph")) for r in trace.ranges
+        ),
+    )
+    colours = stage_colours([r.name for r in recorded.ranges])
+    names = named_colours(started(recorded), colours.values())
+    assert set(names) == {"project", "blend", "renderBackward", "add"}
+    assert len({*names.values(), *colours.values()}) == len(names) + len(colours)
+    rows, _ = rows_of(recorded, recorded.steps[1], colours, names)
+    assert {block.text: block.colour for block in rows[5].blocks} == names
+    draw_timeline(tmp_path / "timeline.png", recorded, "a step")
+    assert (np.asarray(Image.open(tmp_path / "timeline.png")) == names["renderBackward"]).all(-1).any()
+    assert named_colours(started(trace), ()) == {}
 
 
 def test_the_gpus_last_work_lies_in_the_picture() -> None:

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """timeline.png: one step, the one of median length. Ranges of the host by depth, waits, and work of the GPU, on one axis of time."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nurec_lite.base.ranges import GRAPH
 from nurec_lite.profiling.draw.canvas import (
     FAINT,
     GREY,
     INK,
+    OTHER_STAGES,
+    PALETTE,
     RULE,
     WAIT,
     Canvas,
@@ -25,6 +30,7 @@ from nurec_lite.report.charts import nice_ticks
 WIDTH, LABELS, ROW, TOP, BOTTOM = 1400, 150, 22, 92, 56  # pixels
 COPIES = (70, 74, 84)
 _STREAMS = 4  # rows of kernels at most
+_NAMED = 7  # kernels of a recording with a colour of their own
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,10 @@ def median_step(trace: Trace) -> Range:
 def draw_timeline(path: Path, trace: Trace, title: str) -> None:
     step = median_step(trace)
     colours = stage_colours([r.name for r in trace.ranges])
-    rows, end = rows_of(trace, step, colours)
-    canvas = Canvas(WIDTH, TOP + ROW * len(rows) + BOTTOM)
+    names = named_colours(started(trace), colours.values())
+    rows, end = rows_of(trace, step, colours, names)
+    top = TOP + (ROW if names else 0)
+    canvas = Canvas(WIDTH, top + ROW * len(rows) + BOTTOM)
     canvas.text(16, 24, title, 17)
     number = trace.steps.index(step) + 1
     canvas.text(
@@ -65,9 +73,10 @@ def draw_timeline(path: Path, trace: Trace, title: str) -> None:
     drawn = {name: colour for name, colour in colours.items() if _used(rows, colour)}
     waits = {"host waits": WAIT} if _used(rows, WAIT) else {}
     canvas.legend(16, 72, drawn | waits, WIDTH - 32)
-    _axis(canvas, end - step.start, TOP, TOP + ROW * len(rows))
+    canvas.legend(16, 72 + ROW, names, WIDTH - 32)
+    _axis(canvas, end - step.start, top, top + ROW * len(rows))
     for i, row in enumerate(rows):
-        _row(canvas, row, TOP + ROW * i, step.start, end)
+        _row(canvas, row, top + ROW * i, step.start, end)
     canvas.save(path)
 
 
@@ -83,6 +92,7 @@ def rows_of(
     trace: Trace,
     step: Range,
     colours: dict[str, Colour],  # of the stages
+    names: dict[str, Colour] | None = None,  # of a recording's kernels
 ) -> tuple[list[Row], int]:  # and the end of the picture, in nanoseconds
     found = [item for item in started(trace) if item.work.end > step.start]
     own = [item.work.end for item in found if step in item.ranges]
@@ -90,7 +100,7 @@ def rows_of(
     rows = _host_rows(trace, step, end, colours)
     if trace.gpu:
         rows += [_wait_row(trace, step.start, end)]
-        rows += _kernel_rows([f for f in found if f.work.start < end], step, colours)
+        rows += _kernel_rows([f for f in found if f.work.start < end], step, colours, names or {})
     return rows, end
 
 
@@ -120,24 +130,45 @@ def _wait_row(trace: Trace, begin: int, end: int) -> Row:
     return Row("host waits", [Block(c.start, c.end, WAIT) for c in calls])
 
 
-def _kernel_rows(found: list[Started], step: Range, colours: dict[str, Colour]) -> list[Row]:
-    """Kernels by stream, then copies and memsets; grey is work that another step started."""
+def named_colours(found: Iterable[Started], taken: Iterable[Colour]) -> dict[str, Colour]:
+    """Colours of the kernels that take longest, by name, where recordings launch most of the time: their range tells no stage."""
+    kernels, times = [item for item in found if item.work.kind == KERNEL], Counter[str]()
+    for item in kernels:
+        if _recorded(item):
+            times[_name(item)] += item.work.end - item.work.start
+    if 2 * times.total() <= sum(item.work.end - item.work.start for item in kernels):
+        return {}
+    used = set(taken)
+    free = [colour for colour in (*PALETTE, *OTHER_STAGES) if colour not in used]
+    return {name: colour for (name, _), colour in zip(times.most_common(_NAMED), free, strict=False)}
+
+
+def _recorded(item: Started) -> bool:
+    return bool(item.ranges) and stage_of(item.ranges[0].name) == GRAPH
+
+
+def _name(item: Started) -> str:
+    return readable(item.work.name).partition("<")[0]
+
+
+def _kernel_rows(found: list[Started], step: Range, colours: dict[str, Colour], names: dict[str, Colour]) -> list[Row]:
+    """Kernels by stream, then copies and memsets. Grey is work that another step started, and a recording's shorter kernels."""
     kernels = [f for f in found if f.work.kind == KERNEL]
     streams = list(dict.fromkeys(f.work.stream for f in kernels))[:_STREAMS]
     rows = []
     for stream in streams:
-        blocks = [_work_block(f, step, colours) for f in kernels if f.work.stream == stream]
+        blocks = [_work_block(f, step, colours, names) for f in kernels if f.work.stream == stream]
         rows.append(Row("GPU, kernels" if len(streams) == 1 else f"GPU, stream {stream}", blocks))
     others = [Block(f.work.start, f.work.end, COPIES, f.work.name) for f in found if f.work.kind != KERNEL]
     return [*rows, Row("GPU, copies, sets", others)]
 
 
-def _work_block(item: Started, step: Range, colours: dict[str, Colour]) -> Block:
-    ranges = item.ranges
-    colour = colours[stage_of(ranges[0].name if ranges else None)]
-    return Block(
-        item.work.start, item.work.end, colour if step in ranges else GREY, readable(item.work.name).partition("<")[0]
-    )
+def _work_block(item: Started, step: Range, colours: dict[str, Colour], names: dict[str, Colour]) -> Block:
+    name = _name(item)
+    colour = colours[stage_of(item.ranges[0].name if item.ranges else None)] if step in item.ranges else GREY
+    if names and _recorded(item):
+        colour = names.get(name, GREY)
+    return Block(item.work.start, item.work.end, colour, name)
 
 
 def _axis(canvas: Canvas, span: int, top: float, bottom: float) -> None:
