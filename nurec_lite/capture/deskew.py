@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rays and points of a sweep in the world, each at its own time, and world points in an image."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
-from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix, quat_conjugate, quat_rotate, transform
+from nurec_lite.geometry.se3 import Motion, invert, motion_between, pose_matrix, quat_conjugate, quat_rotate, transform
 
 _SHUTTER_ROUNDS = 6  # each round shrinks the error by the ratio of readout speed to pixel speed
 
@@ -22,8 +24,17 @@ def poses_at(
 def _poses(
     frame: Frame, fraction: Tensor
 ) -> tuple[Tensor, Tensor]:  # quaternions [n, 4], translations [n, 3], where the fraction is
-    start, end = (T.to(fraction.device) for T in (frame.T_world_rig_start, frame.T_world_rig_end))
-    return interpolate_between(start, end, fraction.double())
+    return rig_motion([frame], fraction.device).at(fraction.double())
+
+
+def rig_motion(
+    frames: Sequence[Frame],  # F
+    device: torch.device | str = "cpu",
+) -> Motion:
+    """Motions of the rig while the frames are taken: [1, ...] of one frame, [F, 1, ...] of several."""
+    ends = [torch.stack([getattr(f, name) for f in frames]) for name in ("T_world_rig_start", "T_world_rig_end")]
+    start, end = (T.to(device) if len(frames) == 1 else T.to(device)[:, None] for T in ends)
+    return motion_between(start, end)
 
 
 def world_rays(
@@ -47,11 +58,11 @@ def world_points(
 
 
 def in_rig(
-    frame: Frame,
-    points: Tensor,  # [n, 3] metres, world, float64, on any device
-    fraction: Tensor,  # [n] time of each, as for `poses_at`
-) -> Tensor:  # [n, 3] metres, in the rig's axes at these times
-    q, t = _poses(frame, fraction)
+    motion: Motion,  # of the rig
+    points: Tensor,  # [..., n, 3] metres, world, float64, on its device
+    fraction: Tensor,  # [..., n] time of each, as for `poses_at`
+) -> Tensor:  # [..., n, 3] metres, in the rig's axes at these times
+    q, t = motion.at(fraction)
     return quat_rotate(quat_conjugate(q), points - t)
 
 
@@ -62,12 +73,22 @@ def project_world_points(
 ) -> tuple[
     Tensor, Tensor
 ]:  # pixels [n, 2], depth z [n] in metres; with a rolling shutter at the time each point is read
-    points = points.double()
+    return project_into_frames(camera, [frame], points)
+
+
+def project_into_frames(
+    camera: Camera,
+    frames: Sequence[ImageFrame],  # F of this camera
+    points: Tensor,  # [F, n, 3] metres, world, on any device; [n, 3] of one frame
+) -> tuple[
+    Tensor, Tensor
+]:  # pixels [F, n, 2], depth z [F, n] in metres, as `project_world_points` has them; [n, ...] of one
+    points, motion = points.double(), rig_motion(frames, points.device)
     if camera.shutter == "global":
-        T_cam_world = invert(poses_at(frame, torch.tensor(0.5)) @ camera.T_rig_cam).to(points.device)
-        return project_points(camera, transform(T_cam_world, points))
-    T_cam_rig, fraction = invert(camera.T_rig_cam).to(points.device), points.new_full((len(points),), 0.5)
+        T_world_rig = pose_matrix(*motion.at(points.new_full((1,), 0.5)))[..., 0, :, :]
+        return project_points(camera, transform(invert(T_world_rig @ camera.T_rig_cam.to(points)), points))
+    T_cam_rig, fraction = invert(camera.T_rig_cam).to(points.device), torch.full_like(points[..., 0], 0.5)
     for _ in range(_SHUTTER_ROUNDS):
-        pixels, depth = project_points(camera, transform(T_cam_rig, in_rig(frame, points, fraction)))
+        pixels, depth = project_points(camera, transform(T_cam_rig, in_rig(motion, points, fraction)))
         fraction = shutter_fraction(camera, pixels).clamp(-0.5, 1.5)
     return pixels, depth

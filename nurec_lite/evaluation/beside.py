@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.deskew import in_rig, project_world_points, world_points
+from nurec_lite.capture.deskew import in_rig, project_world_points, rig_motion, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.evaluation.metrics import box_corners, middle
 from nurec_lite.geometry.camera import Camera
@@ -92,8 +92,9 @@ def aimed(
     points: Tensor,  # [n, 3] metres, world, float64
 ) -> Sweep:  # n rays, each to a point at the time at which the lidar looks there
     fraction, T_lidar_rig = points.new_full((len(points),), 0.5), invert(lidar.T_rig_lidar).to(points)
+    motion = rig_motion([frame], points.device)
     for _ in range(_ROUNDS):
-        local = transform(T_lidar_rig, in_rig(frame, points, fraction))
+        local = transform(T_lidar_rig, in_rig(motion, points, fraction))
         fraction = lidar.spin_fraction(azimuth_elevation(local)[:, 0])
     ranges = local.norm(dim=-1)
     times = frame.time_start + fraction * (frame.time_end - frame.time_start)
@@ -157,13 +158,15 @@ def _found(
     """Returns for each chosen track with a large enough box in the image whether the render has it there."""
     if not chosen:
         return
-    corners, _ = box_corners(tracks, frame.time_mid)
+    (corners,), _ = box_corners(tracks, [frame.time_mid])
+    places, depths = project_world_points(camera, frame, corners[chosen].flatten(0, 1))
+    rectangles = zip(chosen, places.view(-1, 8, 2), depths.view(-1, 8), strict=True)
     poses, rays = _poses(tracks, frame.time_mid), view.rays()
     shape = camera.height, camera.width, 3
     origins, directions, rendered = rays.origins.view(shape), rays.directions.view(shape), _distance(image)
     centre = view.centre().double()
-    for k in (k for k in chosen if poses.valid[0, k]):
-        rows, columns = _rectangle(camera, *project_world_points(camera, frame, corners[k]))
+    for k, *seen in ((k, *seen) for k, *seen in rectangles if poses.valid[0, k]):
+        rows, columns = _rectangle(camera, *seen)
         starts, towards, ends = (values[rows, columns].double() for values in (origins, directions, rendered))
         look = (starts + centre).flatten(0, 1), towards.flatten(0, 1), ends.flatten(0, 1)
         share = _share_within(tracks, poses, k, *look)

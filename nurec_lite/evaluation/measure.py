@@ -116,7 +116,8 @@ def evaluate(
     seconds = SECONDS[scene.sky.device.type] if seconds is None else seconds
     learned, scene = scene, completed(scene, capture)
     rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
-    image_metrics, lidar_metrics = ImageMetrics(left_out), LidarMetrics(left_out)
+    image_metrics = ImageMetrics(left_out, [capture.images[i] for i in frames.images])
+    lidar_metrics = LidarMetrics(left_out)
     depth_metrics = DepthMetrics(capture, compared)
     perceptual = Perceptual(seconds / 2, len(frames.images), scene.sky.device, left_out)
     with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.left_out import LeftOut
-from nurec_lite.capture.deskew import project_world_points
+from nurec_lite.capture.deskew import project_into_frames
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
@@ -20,6 +20,8 @@ from nurec_lite.scene.closest import closest_distances
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training.losses import ssim, ssim_map
 
+Crops = dict[str, tuple[slice, slice]]  # track id -> rows and columns
+AT_ONCE = 64  # images in which places of actors are found at a time
 MOVING_M = 2.0  # a track moves if two of its keyframes lie at least this far apart
 ACTOR_DEPTH_M = 0.5  # every corner of a measured box lies at least this far in front of the camera
 ACTOR_PIXELS = 64  # a smaller crop is not measured
@@ -57,11 +59,16 @@ class ImageMetrics:
     """PSNR and SSIM (means over images), and PSNR inside the boxes of moving actors, all without masked pixels. Nothing waits for the
     device before `summary`."""
 
-    def __init__(self, left_out: LeftOut | None = None) -> None:
-        self._left_out = left_out or LeftOut()
+    def __init__(
+        self,
+        left_out: LeftOut | None = None,
+        coming: Sequence[ImageFrame] = (),  # in their order: places of actors are found for many at a time
+    ) -> None:
+        self._left_out, self._coming = left_out or LeftOut(), coming
         self._images: list[Tensor] = []  # [2] float64: mean squared error and SSIM, NaN where it failed
         self._actors: dict[str, list[tuple[Tensor, int]]] = {}  # id -> sum of squared errors, number of values
         self._moving: tuple[Tracks, list[int]] | None = None
+        self._crops: dict[str, dict[float, Crops]] = {}  # by sensor and time: those of its next frames
 
     def add(
         self,
@@ -85,15 +92,27 @@ class ImageMetrics:
         capture: Capture,
         frame: ImageFrame,
     ) -> None:
-        tracks = capture.tracks
-        if self._moving is None or self._moving[0] is not tracks:
-            self._moving = tracks, moving_tracks(tracks)
         camera = capture.camera(frame.sensor)
-        for name, (rows, columns) in actor_crops(tracks, camera, frame, self._moving[1]).items():
+        for name, (rows, columns) in self._crops_in(capture, camera, frame).items():
             crop = squared[rows, columns]
             masked = 0 if camera.mask is None else 3 * int(camera.mask[rows, columns].sum())
             if masked < crop.numel():
                 self._actors.setdefault(name, []).append((crop.sum(), crop.numel() - masked))
+
+    def _crops_in(self, capture: Capture, camera: Camera, frame: ImageFrame) -> Crops:
+        """Those of the frame, which are found together with those of the next ones of its sensor."""
+        known = self._crops.get(frame.sensor, {})
+        if frame.time_mid in known:
+            return known[frame.time_mid]
+        tracks = capture.tracks
+        if self._moving is None or self._moving[0] is not tracks:
+            self._moving = tracks, moving_tracks(tracks)
+        of = [f for f in self._coming if f.sensor == frame.sensor]
+        some = next((of[i : i + AT_ONCE] for i, f in enumerate(of) if f is frame), [frame])
+        found = actor_crops(tracks, camera, some, self._moving[1])
+        if len(some) > 1:
+            self._crops[frame.sensor] = dict(zip((f.time_mid for f in some), found, strict=True))
+        return found[0]
 
     def summary(self) -> dict[str, Any]:
         """`psnr`, `ssim`: means over images. `psnr_per_actor`: of the squared errors of all crops of an actor together;
@@ -124,39 +143,36 @@ def moving_tracks(tracks: Tracks) -> list[int]:
 def actor_crops(
     tracks: Tracks,
     camera: Camera,
-    frame: ImageFrame,
-    moving: list[int] | None = None,  # the tracks that move; None: to be found
-) -> dict[str, tuple[slice, slice]]:  # track id -> rows and columns
-    """Bounding rectangles, in the image, of the boxes of moving actors at its mid time. Actors behind others count too."""
-    corners, valid = box_corners(tracks, frame.time_mid)
-    shown = [k for k in (moving_tracks(tracks) if moving is None else moving) if valid[k]]
-    places, depths = project_world_points(camera, frame, corners[shown].flatten(0, 1))
-    crops = {}
-    for k, pixels, depth in zip(shown, places.view(-1, 8, 2), depths.view(-1, 8), strict=True):
-        columns, rows = (_span(pixels[:, axis], size) for axis, size in enumerate((camera.width, camera.height)))
-        area = max(0, rows.stop - rows.start) * max(0, columns.stop - columns.start)
-        if bool((depth > ACTOR_DEPTH_M).all()) and area >= ACTOR_PIXELS:
-            crops[tracks.ids[k]] = (rows, columns)
+    frames: Sequence[ImageFrame],  # F of this camera
+    moving: list[int],  # the tracks that move
+) -> list[Crops]:  # of each frame
+    """Bounding rectangles, in the images, of the boxes of moving actors at the mid times. Actors behind others count too."""
+    if not moving:
+        return [{} for _ in frames]
+    corners, valid = (found[:, moving] for found in box_corners(tracks, [frame.time_mid for frame in frames]))
+    given = corners.flatten(1, 2) if len(frames) > 1 else corners.flatten(0, 2)
+    places, depths = project_into_frames(camera, frames, given)
+    size, places = places.new_tensor([camera.width, camera.height]), places.view(*valid.shape, 8, 2)
+    first = (places.amin(2).clamp(min=0) - 0.5).ceil()  # of the pixels with centres between the outermost corners
+    last = (torch.minimum(places.amax(2), size) - 0.5).floor() + 1
+    shown = valid & (depths.view(*valid.shape, 8) > ACTOR_DEPTH_M).all(2)
+    shown &= (last - first).clamp(min=0).prod(2) >= ACTOR_PIXELS
+    crops: list[Crops] = [{} for _ in frames]
+    for f, k in shown.nonzero().tolist():
+        (left, top), (right, bottom) = first[f, k].long().tolist(), last[f, k].long().tolist()
+        crops[f][tracks.ids[moving[k]]] = slice(top, bottom), slice(left, right)
     return crops
-
-
-def _span(
-    along: Tensor,  # [8] pixels along one axis
-    size: int,
-) -> slice:  # of the pixels with centres between the outermost; empty if stop <= start
-    low, high = float(along.min()), float(along.max())
-    return slice(math.ceil(max(low, 0) - 0.5), math.floor(min(high, size) - 0.5) + 1)
 
 
 def box_corners(
     tracks: Tracks,
-    time: float,  # seconds
-) -> tuple[Tensor, Tensor]:  # corners [K, 8, 3] in metres, world, float64, and which tracks exist [K] bool
-    poses = interpolate(tracks, tracks.times.new_tensor([time]))
+    times: Sequence[float],  # Q, seconds
+) -> tuple[Tensor, Tensor]:  # corners [Q, K, 8, 3] in metres, world, float64, and which tracks exist [Q, K] bool
+    poses = interpolate(tracks, tracks.times.new_tensor(times))
     sign = tracks.sizes.new_tensor([-0.5, 0.5]).double()
     corners = torch.cartesian_prod(sign, sign, sign) * tracks.sizes.double()[:, None]
-    turned = quat_rotate(poses.quaternions[0].detach().double()[:, None], corners)
-    return turned + poses.translations[0].detach().double()[:, None], poses.valid[0]
+    turned = quat_rotate(poses.quaternions.detach().double()[:, :, None], corners)
+    return turned + poses.translations.detach().double()[:, :, None], poses.valid
 
 
 class LidarMetrics:

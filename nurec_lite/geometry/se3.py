@@ -5,6 +5,8 @@ Every function is differentiable, also where it is singular when written naively
 series replace the quotients there, inside `torch.where` with safe arguments, so that no NaN reaches a gradient.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -136,16 +138,39 @@ def transform(
     return points @ T[..., :3, :3].transpose(-1, -2) + T[..., None, :3, 3]
 
 
+class Motion(NamedTuple):
+    """Steady motion from one pose to another: what `interpolate_between` works out once for all fractions."""
+
+    q: Tensor  # [..., 4] at the start
+    turn: Tensor  # [..., 3] rotation vector from there to the end
+    t: Tensor  # [..., 3] at the start
+    way: Tensor  # [..., 3] from there to the end
+
+    def at(
+        self,
+        fraction: Tensor,  # [...]; outside 0..1 the motion goes on at constant velocity
+    ) -> tuple[Tensor, Tensor]:  # quaternion [..., 4], translation [..., 3]
+        """Pose between two poses: lerp of the translation, slerp of the rotation."""
+        part = fraction[..., None]
+        return quat_multiply(self.q, rotvec_to_quat(part * self.turn)), self.t + part * self.way
+
+
+def motion_between(
+    T0: Tensor,  # [..., 4, 4]
+    T1: Tensor,  # same
+) -> Motion:
+    t0, t1 = T0[..., :3, 3], T1[..., :3, 3]
+    q0, q1 = matrix_to_quat(torch.stack([T0[..., :3, :3], T1[..., :3, :3]])).unbind(0)
+    return Motion(q0, quat_to_rotvec(quat_multiply(quat_conjugate(q0), q1)), t0, t1 - t0)
+
+
 def interpolate_between(
     T0: Tensor,  # [4, 4] or [..., 4, 4]
     T1: Tensor,  # same
     fraction: Tensor,  # [...]; outside 0..1 the motion goes on at constant velocity
 ) -> tuple[Tensor, Tensor]:  # quaternion [..., 4], translation [..., 3]
     """Pose between two poses: lerp of the translation, slerp of the rotation."""
-    t0, t1 = T0[..., :3, 3], T1[..., :3, 3]
-    q0, q1 = matrix_to_quat(torch.stack([T0[..., :3, :3], T1[..., :3, :3]])).unbind(0)
-    q = slerp(q0, q1, fraction)  # the rotation between one pair is computed once
-    return q, t0 + fraction[..., None] * (t1 - t0)
+    return motion_between(T0, T1).at(fraction)
 
 
 def interpolate_trajectory(

@@ -83,7 +83,7 @@ def _boxes(
     """Outlines of the lower faces, with the ways of their centres; the front of an actor is marked by a line to its centre."""
     if len(above.tracks) == 0:
         return
-    corners, valid = box_corners(above.tracks, above.time)
+    (corners,), (valid,) = box_corners(above.tracks, [above.time])
     for k in (k for k in range(len(above.tracks)) if valid[k] and k not in above.hidden):
         back_right, back_left, front_right, front_left = _pixels(transform(T_rig_world, corners[k, ::2])).tolist()
         outline = [back_right, back_left, front_left, front_right, back_right]

@@ -13,6 +13,7 @@ from torch import Tensor
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.evaluation import metrics as metrics_module
 from nurec_lite.evaluation.metrics import (
+    Crops,
     ImageMetrics,
     LidarMetrics,
     actor_crops,
@@ -115,50 +116,81 @@ def test_box_corners_turn_with_the_box() -> None:
     half = math.sqrt(0.5)
     tracks = tracks_of(a=[(10, 0, 0), (12, 0, 0)])
     tracks = replace(tracks, quaternions=torch.tensor([[half, 0, 0, half]] * 2, dtype=F64))  # 90 degrees about z
-    corners, valid = box_corners(tracks, 0.5)
+    (corners,), (valid,) = box_corners(tracks, [0.5])
     assert valid.tolist() == [True]
     expected = torch.tensor([[10.0, -2, -0.5], [12, 2, 0.5]], dtype=F64)
     torch.testing.assert_close(torch.stack([corners[0].min(0).values, corners[0].max(0).values]), expected)
 
 
+def crops_of(tracks: Tracks, camera: Camera, frame: ImageFrame) -> Crops:
+    return actor_crops(tracks, camera, [frame], moving_tracks(tracks))[0]
+
+
 def test_actor_crop_by_hand() -> None:
     """The near face, 10 m away, spans +-1 m in y and +-0.5 m in z: +-2 and +-1 pixels with fx = 20, too few to measure; with
     fx = 100 it spans +-10 and +-5, that is columns 20 to 39 and rows 15 to 24."""
-    assert actor_crops(tracks_of(a=DRIVING), CAMERA, frame_at(0.5)) == {}
+    assert crops_of(tracks_of(a=DRIVING), CAMERA, frame_at(0.5)) == {}
     long = replace(CAMERA, fx=100, fy=100)
-    assert actor_crops(tracks_of(a=DRIVING), long, frame_at(0.5)) == {"a": (slice(15, 25), slice(20, 40))}
-    assert actor_crops(tracks_of(a=DRIVING), long, frame_at(1.5)) == {}  # no longer there
-    assert actor_crops(tracks_of(a=[DRIVING[0]] * 2), long, frame_at(0.5)) == {}  # parked
+    assert crops_of(tracks_of(a=DRIVING), long, frame_at(0.5)) == {"a": (slice(15, 25), slice(20, 40))}
+    assert crops_of(tracks_of(a=DRIVING), long, frame_at(1.5)) == {}  # no longer there
+    assert crops_of(tracks_of(a=[DRIVING[0]] * 2), long, frame_at(0.5)) == {}  # parked
 
 
 def test_actor_crop_takes_pixels_whose_centres_lie_inside() -> None:
     camera = replace(CAMERA, fx=104, fy=96)  # +-10.4 columns: 19.6 to 40.4; +-4.8 rows: 15.2 to 24.8
-    assert actor_crops(tracks_of(a=DRIVING), camera, frame_at(0.5)) == {"a": (slice(15, 25), slice(20, 40))}
+    assert crops_of(tracks_of(a=DRIVING), camera, frame_at(0.5)) == {"a": (slice(15, 25), slice(20, 40))}
     camera = replace(CAMERA, fx=106, fy=94)  # 19.4 to 40.6; 15.3 to 24.7
-    assert actor_crops(tracks_of(a=DRIVING), camera, frame_at(0.5)) == {"a": (slice(15, 25), slice(19, 41))}
+    assert crops_of(tracks_of(a=DRIVING), camera, frame_at(0.5)) == {"a": (slice(15, 25), slice(19, 41))}
 
 
 def test_actor_crop_is_clipped_to_the_image() -> None:
     camera = replace(CAMERA, fx=100, fy=100)
     left = tracks_of(a=[(x, 2.5, 0) for x, _, _ in DRIVING])  # y from 1.5 to 3.5: columns -5 to 30 - 150 / 14 = 19.3
-    assert actor_crops(left, camera, frame_at(0.5)) == {"a": (slice(15, 25), slice(0, 19))}
+    assert crops_of(left, camera, frame_at(0.5)) == {"a": (slice(15, 25), slice(0, 19))}
     for x, y, z in [(10, 20, 0), (10, -20, 0), (10, 0, 20), (10, 0, -20), (-14, 0, 0)]:
         gone = tracks_of(a=[(x, y, z), (x + 4.0, y, z)])
-        assert actor_crops(gone, camera, frame_at(0.5)) == {}, (x, y, z)
+        assert crops_of(gone, camera, frame_at(0.5)) == {}, (x, y, z)
 
 
 def test_a_box_that_reaches_the_camera_is_not_measured() -> None:
-    assert actor_crops(tracks_of(a=[(0.0, 0, 0), (4.8, 0, 0)]), CAMERA, frame_at(0.5)) == {}  # nearest corner at 0.4 m
-    assert list(actor_crops(tracks_of(a=[(0.0, 0, 0), (5.2, 0, 0)]), CAMERA, frame_at(0.5))) == ["a"]  # at 0.6 m
+    assert crops_of(tracks_of(a=[(0.0, 0, 0), (4.8, 0, 0)]), CAMERA, frame_at(0.5)) == {}  # nearest corner at 0.4 m
+    assert list(crops_of(tracks_of(a=[(0.0, 0, 0), (5.2, 0, 0)]), CAMERA, frame_at(0.5))) == ["a"]  # at 0.6 m
 
 
 def test_actor_crop_follows_the_rolling_shutter() -> None:
     camera = replace(CAMERA, fx=100, fy=100, shutter="left_to_right")
-    rows, columns = actor_crops(tracks_of(a=DRIVING), camera, frame_at(0.5, readout=0.05, travel=6.0))["a"]
+    rows, columns = crops_of(tracks_of(a=DRIVING), camera, frame_at(0.5, readout=0.05, travel=6.0))["a"]
     assert columns == slice(
         21, 41
     )  # the left edge is read from farther back, so it lies farther in, the right one farther out
     assert rows == slice(14, 26)
+
+
+@pytest.mark.parametrize("shutter", ["global", "top_to_bottom", "right_to_left"])
+def test_actor_crops_of_many_frames_are_those_of_each(shutter: str) -> None:
+    camera = replace(CAMERA, fx=100, fy=100, shutter=shutter)
+    tracks = tracks_of(a=DRIVING, b=[(19.0, 3, 0), (16.0, 3, 0)], behind=[(-9.0, 0, 0), (-14.0, 0, 0)])
+    frames = [frame_at(0.1 * k, readout=0.02 * k, travel=0.5 * k) for k in range(13)]
+    found = actor_crops(tracks, camera, frames, moving_tracks(tracks))
+    assert found == [crops_of(tracks, camera, frame) for frame in frames]
+    assert {name for crops in found for name in crops} == {"a", "b"} and {} in found
+
+
+def test_actors_of_the_next_images_are_found_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of images that are known to come, once for AT_ONCE images of a sensor; the figures are the same."""
+    capture = replace(capture_of(tracks_of(a=DRIVING)), cameras=(replace(CAMERA, fx=100, fy=100),))
+    frames, target = [frame_at(0.1 * k, travel=0.1 * k) for k in range(9)], torch.zeros(40, 60, 3)
+    rendered, calls = torch.rand(40, 60, 3, generator=torch.Generator().manual_seed(0)), list[int]()
+    monkeypatch.setattr(metrics_module, "AT_ONCE", 4)
+    of_frames = metrics_module.actor_crops
+    monkeypatch.setattr(metrics_module, "actor_crops", lambda *a: calls.append(len(a[2])) or of_frames(*a))
+    together, apart = ImageMetrics(coming=frames), ImageMetrics()
+    for frame in frames:
+        together.add(rendered, target, capture, frame)
+    assert calls == [4, 4, 1]
+    for frame in frames:
+        apart.add(rendered, target, capture, frame)
+    assert together.summary() == apart.summary() and together.summary()["psnr_per_actor"]
 
 
 def test_actor_errors_are_pooled_over_images() -> None:

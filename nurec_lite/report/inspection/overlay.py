@@ -138,7 +138,7 @@ def _boxes(canvas: Image.Image, capture: Capture, frame: ImageFrame, scale: np.n
     """Draws the boxes that exist at the image's time, with a cross over the front; returns how many are in view."""
     if len(capture.tracks) == 0:
         return 0
-    camera, (corners, valid) = capture.camera(frame.sensor), box_corners(capture.tracks, frame.time_mid)
+    camera, ((corners,), (valid,)) = capture.camera(frame.sensor), box_corners(capture.tracks, [frame.time_mid])
     draw, font, seen = ImageDraw.Draw(canvas), ImageFont.load_default(13), 0
     for k in _farthest_first(corners, valid, frame):
         runs = [r for r in _runs(camera, frame, corners[k], scale) if _touches(r[0], canvas.size)]
