@@ -37,6 +37,9 @@ _STRIP = 192  # pixels of height that a range image should have, about
 _FILL = 2  # columns across which an empty cell takes the value of the nearest ray
 _HEADER, _FONT, _GAP = 24, 14, 6  # pixels
 _STRIPE, _HATCHES = 4, (96, 128)  # pixels of a stripe over masked pixels, and its grey levels
+_STEPS = 256  # colours of a scale between two of its anchors
+# Runs of equal bytes (Z_RLE): a third of the time of zlib's level 6, files of about the same size.
+_PNG = {"compress_level": 1, "compress_type": 3}
 _DARK, _LIGHT = (24, 24, 28), (230, 230, 230)
 
 
@@ -53,10 +56,15 @@ class Bar:
         self,
         values: np.ndarray,  # [...]; NaN becomes black
     ) -> np.ndarray:  # [..., 3] uint8
-        at = np.nan_to_num((values - self.low) / (self.high - self.low)).clip(0, 1) * (len(self.colours) - 1)
-        anchors = np.arange(len(self.colours))
+        steps = _STEPS * (len(self.colours) - 1)
+        at = np.nan_to_num((values - self.low) / (self.high - self.low)).clip(0, 1)
+        row = np.where(np.isnan(values), steps + 1, np.rint(at * steps)).astype(np.int16)
+        return self._table(steps)[row]
+
+    def _table(self, steps: int) -> np.ndarray:  # [steps + 2, 3] uint8: the colours between low and high, then black
+        at, anchors = np.linspace(0, len(self.colours) - 1, steps + 1), np.arange(len(self.colours))
         painted = np.stack([np.interp(at, anchors, channel) for channel in self.colours.T], axis=-1)
-        return np.where(np.isnan(values)[..., None], 0, painted.round()).astype(np.uint8)
+        return np.append(painted.round(), [[0, 0, 0]], axis=0).astype(np.uint8)
 
 
 def to_picture(
@@ -256,4 +264,4 @@ def save_png(
     picture: np.ndarray,  # [H, W, 3] uint8
 ) -> None:
     with written(path) as file:
-        imageio.imwrite(file, picture, plugin="pillow", extension=".png", is_batch=False)
+        imageio.imwrite(file, picture, plugin="pillow", extension=".png", is_batch=False, **_PNG)

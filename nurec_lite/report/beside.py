@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section with views off the path, where nothing was captured, and their figures."""
 
+from functools import partial
+
+import numpy as np
+
+from nurec_lite.base.pool import in_threads
 from nurec_lite.evaluation.beside import DISTANCES
 from nurec_lite.evaluation.results import FIGURES, measured
 from nurec_lite.report.content import Report
@@ -15,17 +20,20 @@ def beside(report: Report) -> str:
     drawn = report.evaluation.beside if report.evaluation else None
     if drawn is None:
         return ""
-    name = f"{drawn.sensor}, frame {drawn.index}"
     shown = "".join(
-        f"<figure>{image(picture, f'{name}, {_where(d, drawn.side)}')}<figcaption>{_where(d, drawn.side)}</figcaption></figure>"
-        for d, picture in drawn.pictures.items()
+        in_threads(partial(_shown, f"{drawn.sensor}, frame {drawn.index}", drawn.side), drawn.pictures.items())
     )
     note = (
         "Rendered from where no sensor was. Ranges are compared with the distances of measured points that are seen from there; a box is "
         "found again if the image's depth lies within it."
     )
-    body = f'<h3>{escaped(name)}</h3><div class="pictures">{shown}</div>{_figures(report)}'
+    body = f'<h3>{escaped(f"{drawn.sensor}, frame {drawn.index}")}</h3><div class="pictures">{shown}</div>{_figures(report)}'
     return section("beside", "From beside the path", body, note)
+
+
+def _shown(name: str, side: str, seen: tuple[int, np.ndarray]) -> str:
+    where = _where(seen[0], side)
+    return f"<figure>{image(seen[1], f'{name}, {where}')}<figcaption>{where}</figcaption></figure>"
 
 
 def _where(distance: int, side: str) -> str:

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from nurec_lite.base.aside import Aside
 from nurec_lite.base.files import all_tried, write_text
-from nurec_lite.base.ranges import in_span
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.beside import beside
 from nurec_lite.report.content import Report
@@ -42,9 +40,13 @@ def _page(report: Report, sections: list[str]) -> str:
     return document(report.capture, head, "".join((odd(report), *rest)))
 
 
-def write_results(out: Path, report: Report, pictures: Callable[[], None] = lambda: None) -> None:
-    """Pictures, which are written while the report is made; frames.csv, if frames were measured; report.html and metrics.json: as many of
-    them as can be written. metrics.json comes last: with it the results are complete, and it names the parts that failed."""
+def write_results(
+    out: Path,
+    report: Report,
+    pictures: Callable[[], None] = lambda: None,  # returns when they are written
+) -> None:
+    """Writes frames.csv, if frames were measured, report.html and metrics.json: as many of them as can be written. Waits for the pictures
+    before. metrics.json comes last: with it the results are complete, and it names the parts that failed."""
     tried = report.left_out.tried
 
     def write_table() -> None:
@@ -55,11 +57,10 @@ def write_results(out: Path, report: Report, pictures: Callable[[], None] = lamb
         findings = {"findings": report.findings} if report.findings or "findings" in report.metrics else {}
         write_metrics(out / "metrics.json", report.metrics | findings)
 
-    with Aside(in_span("pictures", pictures)) as drawn:
-        sections = _sections(report)
-        all_tried(
-            drawn.result,
-            lambda: tried("The table frames.csv", write_table),
-            lambda: tried("The report", lambda: write_text(out / "report.html", _page(report, sections))),
-            write_figures,
-        )
+    sections = _sections(report)
+    all_tried(
+        pictures,
+        lambda: tried("The table frames.csv", write_table),
+        lambda: tried("The report", lambda: write_text(out / "report.html", _page(report, sections))),
+        write_figures,
+    )

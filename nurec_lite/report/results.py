@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nurec_lite.base.aside import Aside
 from nurec_lite.base.environment import device_name, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.memory import peak_bytes
 from nurec_lite.base.progress import seconds_since_start
-from nurec_lite.base.ranges import span
+from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.evaluation import findings, measure
@@ -96,22 +97,29 @@ def _found(state: TrainState, evaluation: Evaluation | None, doubts: list[Verdic
 
 
 def write(results: Results, state: TrainState, left_out: LeftOut) -> None:
-    """Writes all files that can be written, then raises the first error: the checkpoint is saved already."""
-    config, problem = state.config, results.problem
-    out, evaluation, metrics = Path(config.out), results.evaluation, results.metrics | {"findings": results.findings}
-    commands = left_out.tried("The list of commands", partial(commands_after_train, config)) or []
-    report = Report(
-        state.plan.capture.name, config, metrics, evaluation, state.history.rows, environment(state.device), commands,
-        left_out,
-    )  # fmt: skip
+    """Writes all files that can be written, then raises the first error: the checkpoint is saved already. Pictures are drawn and written
+    while the report is made."""
+    out, evaluation, problem = Path(state.config.out), results.evaluation, results.problem
+
+    def pictures() -> None:
+        if evaluation is not None:
+            measure.save_pictures(out / "pictures", evaluation, left_out)
+
     try:
-        if evaluation is None:
-            write_results(out, report)
-        else:
-            write_results(out, report, lambda: measure.save_pictures(out / "pictures", evaluation, left_out))
+        with Aside(in_span("pictures", pictures)) as drawn:
+            write_results(out, _report(results, state, left_out), drawn.result)
     except UserError as error:
         problem = problem or error
     if problem is not None:
         raise UserError(
             f"{problem}; {out / CHECKPOINT} is saved, and python -m nurec_lite.evaluate measures it"
         ) from problem
+
+
+def _report(results: Results, state: TrainState, left_out: LeftOut) -> Report:
+    config, metrics = state.config, results.metrics | {"findings": results.findings}
+    commands = left_out.tried("The list of commands", partial(commands_after_train, config)) or []
+    return Report(
+        state.plan.capture.name, config, metrics, results.evaluation, state.history.rows, environment(state.device),
+        commands, left_out,
+    )  # fmt: skip
