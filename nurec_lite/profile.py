@@ -13,7 +13,7 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.folders import take
 from nurec_lite.cli.arguments import key_of, value_of
 from nurec_lite.cli.command import command, composed, mended
-from nurec_lite.cli.words import plain
+from nurec_lite.cli.words import unquoted
 from nurec_lite.config import ProfileConfig, check_budget
 from nurec_lite.native import ops
 from nurec_lite.profiling.compare import compare
@@ -42,7 +42,7 @@ TOOLS = ("nsys", "ncu", "torch")
 
 def work(arguments: list[str]) -> None:
     if any(
-        argument == "compare" or (key_of(argument) == "tool" and plain(value_of(argument)) == "compare")
+        argument == "compare" or (key_of(argument) == "tool" and unquoted(value_of(argument)) == "compare")
         for argument in arguments
     ):
         raise ConfigError("compare is a word of its own: python -m nurec_lite.profile compare FOLDER FOLDER")

@@ -16,7 +16,6 @@ from nurec_lite.bounds import KINDS
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.digest import KnownPath
-from nurec_lite.capture.given import with_checked_loads
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.masks.choice import AUTO, masked
 from nurec_lite.capture.masks.found import without_own_vehicle
@@ -26,6 +25,7 @@ from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import plausible
 from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture, CaptureError, Origin
+from nurec_lite.capture.user_loaders import with_checked_loads
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 

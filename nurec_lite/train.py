@@ -44,7 +44,7 @@ from nurec_lite.cli.early_scene import begin_first_scene, end_first_scene
 from nurec_lite.cli.fleet import FLEET, SKIPPED, attempted, places
 from nurec_lite.cli.multirun import check_named, folders, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
-from nurec_lite.cli.words import worded
+from nurec_lite.cli.words import hydra_arguments
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
 from nurec_lite.readers import Known, open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
@@ -286,7 +286,7 @@ def main(composed: DictConfig) -> str | None:
 
 
 def work(arguments: list[str]) -> None:
-    sys.argv[1:] = with_budget(worded("train", arguments))  # which Hydra reads
+    sys.argv[1:] = with_budget(hydra_arguments("train", arguments))  # which Hydra reads
     folders.clear()
     places.clear()
     if not any(argument.startswith(("-", "train.resume=")) for argument in arguments) and place_of().first:

@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from nurec_lite.base.converted_fields import convert_fields
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.given import settle
 from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.measured import Measured
 from nurec_lite.capture.moments import Moments, moments_of
@@ -48,7 +48,7 @@ class Frame:
     T_world_rig_end: Tensor  # [4, 4] at time_end
 
     def __post_init__(self) -> None:
-        settle(self, f"frame {self.index!s:.20} of {self.sensor!s:.40}")
+        convert_fields(self, f"frame {self.index!s:.20} of {self.sensor!s:.40}")
 
     @property
     def time_mid(self) -> float:

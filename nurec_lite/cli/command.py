@@ -28,7 +28,7 @@ from nurec_lite.base.streams import endure
 from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_groups, forgotten_option, key_of, unknown_choice, with_budget
 from nurec_lite.cli.usage import help_text, keys_of
-from nurec_lite.cli.words import plain, unreadable, worded
+from nurec_lite.cli.words import hydra_arguments, unquoted, unreadable
 from nurec_lite.config import VERBS, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 
@@ -134,7 +134,7 @@ def configuration(
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}
     store(name="stored", node=stored)
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
-        config = to_config(compose(verb, overrides=with_budget(worded(verb, arguments))))
+        config = to_config(compose(verb, overrides=with_budget(hydra_arguments(verb, arguments))))
     assert isinstance(config, VERBS[verb])
     return config
 
@@ -159,7 +159,7 @@ def named_checkpoint(arguments: list[str]) -> Path:
     named = [a.partition("=")[2] for a in arguments if a.startswith("checkpoint=")]
     if not named or not named[-1]:
         raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
-    return Path(os.path.expanduser(plain(named[-1])))
+    return Path(os.path.expanduser(unquoted(named[-1])))
 
 
 def load_run(

@@ -18,7 +18,7 @@ from nurec_lite.base.paths import resource
 from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import CHOICE
-from nurec_lite.cli.words import worded
+from nurec_lite.cli.words import hydra_arguments
 from nurec_lite.config import Config, TrainConfig, to_config, to_dict
 from nurec_lite.training.checkpoint import CheckpointError
 from nurec_lite.training.folder import CHECKPOINT, METRICS
@@ -40,7 +40,7 @@ def resumed(
     stored = _kept(content["config"], given)
     store(name="stored", node=stored)
     try:
-        found = _composed(worded("train", given))
+        found = _composed(hydra_arguments("train", given))
     except (AttributeError, TypeError) as error:
         raise CheckpointError(f"{path} holds no configuration that this version reads; train again") from error
     train = replace(found.train, resume=str(path), overwrite=False)

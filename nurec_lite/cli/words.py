@@ -22,14 +22,14 @@ _CHOICE = re.compile(r"choice\((.*)\)", re.DOTALL)
 _CALL = re.compile(r"(range|interval|glob|shuffle|sort|tag|extend_list|int|float|str|bool|json_str)\(.*\)", re.DOTALL)
 
 
-def worded(verb: str, arguments: Sequence[str]) -> list[str]:
+def hydra_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     """ConfigError where several values are given for a key that takes one, and `-m` does not ask for several runs."""
     several, hints = bool({"-m", "--multirun"} & set(arguments)), dict(leaves(VERBS[verb]))
     whole = [_with_key(argument, hints) for argument in arguments]
-    return [_worded(argument, hints.get(key_of(argument)), several) for argument in whole]
+    return [_hydra_argument(argument, hints.get(key_of(argument)), several) for argument in whole]
 
 
-def plain(value: str) -> str:
+def unquoted(value: str) -> str:
     """The text that a value stands for, with quotes around it or without. As Hydra reads it, two backslashes before a quote are one."""
     if not _QUOTED.fullmatch(value):
         return value
@@ -87,7 +87,7 @@ def _with_key(argument: str, hints: Mapping[str, Any]) -> str:
     raise ConfigError(f"{argument}: {key} is a group of keys; give one of them, as in {within[0]}=VALUE")
 
 
-def _worded(argument: str, hint: Any, several: bool) -> str:
+def _hydra_argument(argument: str, hint: Any, several: bool) -> str:
     key, _, value = argument.partition("=")
     if hint is None or not value or key.startswith("~") or _CALL.fullmatch(value):
         return argument

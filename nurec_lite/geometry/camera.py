@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.converted_fields import convert_fields
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.given import settle
 from nurec_lite.geometry.lens import (
     ANGULAR,
     COEFFICIENTS,
@@ -54,7 +54,7 @@ class Camera:
     )  # [height, width] bool: pixels that show no scene (masks.py)
 
     def __post_init__(self) -> None:
-        settle(self, f"camera {self.name}")
+        convert_fields(self, f"camera {self.name}")
         if self.shutter not in SHUTTERS:
             raise UserError(
                 f"camera {self.name}: shutter is '{self.shutter}', but must be one of {', '.join(SHUTTERS)}"

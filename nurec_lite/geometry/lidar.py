@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from nurec_lite.base.given import settle
+from nurec_lite.base.converted_fields import convert_fields
 
 CELL_BEAMS = 4
 CELL_STEPS = 4
@@ -40,7 +40,7 @@ class Lidar:
     table: RayTable | None = None  # rays of every sweep; None: those of its beams, or unknown if it does not spin
 
     def __post_init__(self) -> None:
-        settle(self, f"lidar {self.name}")
+        convert_fields(self, f"lidar {self.name}")
 
     @property
     def spin_rate(self) -> float:

@@ -16,7 +16,7 @@ from nurec_lite.scene.disks import disks
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.mirror import symmetric_nodes, with_mirrored
 from nurec_lite.scene.moments import Asked, Seen, Wanted, fewer_frames, seen
-from nurec_lite.scene.needed import Chosen, Limits, Number, Numbers, patches_seen
+from nurec_lite.scene.needed import Cap, CapLimits, InitialCounts, Number, patches_seen
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.scene import Scene
@@ -31,7 +31,7 @@ class FirstScene:
     """A scene to start from, and the number of Gaussians up to which it may grow."""
 
     scene: Scene
-    chosen: Chosen
+    chosen: Cap
 
 
 def make_scene(
@@ -52,9 +52,9 @@ def first_scene(
     device: torch.device | str,
 ) -> FirstScene:
     """The same, where the capture decides on numbers that the configuration leaves open."""
-    limits = Limits.of(capture, torch.device(device))
+    limits = CapLimits.of(capture, torch.device(device))
     least = limits.choose(0).cap if isinstance(cap, str) else cap  # nothing is looked at yet
-    first = Numbers.of(config, least)
+    first = InitialCounts.of(config, least)
     poses = torch.stack([frame.T_world_rig_start[:3, 3] for frame in (*capture.sweeps, *capture.images)])
     far = far_positions(poses, first.far, config.far_metres, seed)
     if not _training_sweeps(capture):
@@ -66,8 +66,8 @@ def first_scene(
             shown = seen(Asked(capture, far.to(device), config.sky_height, wanted))
         path = poses.unique(dim=0).to(device)
         level = _level(shown.background, path)
-        chosen = limits.choose(patches_seen(shown.background, level)) if isinstance(cap, str) else Chosen(cap, "given")
-        parts = _parts(shown, level, path, config, Numbers.of(config, chosen.cap), symmetric)
+        chosen = limits.choose(patches_seen(shown.background, level)) if isinstance(cap, str) else Cap(cap, "given")
+        parts = _parts(shown, level, path, config, InitialCounts.of(config, chosen.cap), symmetric)
     if not parts:
         raise CaptureError(
             f"capture {capture.name} shows nothing to start from: no ray of a training sweep returned and no training "
@@ -94,12 +94,12 @@ def _parts(
     level: Tensor,  # [n] of the background's points, as `_level` has it
     path: Tensor,  # [m, 3] metres, where the vehicle was
     config: ModelConfig,
-    numbers: Numbers,
+    counts: InitialCounts,
     symmetric: frozenset[int],  # nodes that get a far side like the near one
 ) -> list[tuple[Points, float]]:
     """Points that become Gaussians, each part with its opacity; none of them is empty."""
-    background = _thinned(shown.background, level, numbers.points)
-    raised = _thinned(shown.raised, _level(shown.raised, path), numbers.raised)
+    background = _thinned(shown.background, level, counts.points)
+    raised = _thinned(shown.raised, _level(shown.raised, path), counts.raised)
     parts = [(part, config.opacity) for part in (background, *_of_actors(shown.actors, config, symmetric))]
     parts += [(part, config.guessed_opacity) for part in (raised, shown.far)]
     return [(part, opacity) for part, opacity in parts if len(part)]

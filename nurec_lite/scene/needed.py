@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of Gaussians that a capture needs: in proportion to the surface that images see, within the limits of pixels and memory."""
+"""InitialCounts of Gaussians that a capture needs: in proportion to the surface that images see, within the limits of pixels and memory."""
 
 from dataclasses import dataclass
 
@@ -13,20 +13,22 @@ from nurec_lite.geometry.masks import seen_share
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.voxels import Voxels
 
-LEAST = 1_000_000  # Gaussians, if pixels and memory allow it: KITTI 0009 with 28 730 patches gains nothing from more (benchmarks/LOG.md)
-PATCH = 0.3  # metres, side of a patch of surface near the path; it doubles as voxels do
-A_PATCH = (
-    14  # Gaussians: with so many a drive of six cameras, 60 m and 71 054 patches reaches 31.6 dB (benchmarks/LOG.md)
+MIN_GAUSSIANS = 1_000_000  # if pixels and memory allow it: KITTI 0009 gains nothing from more (benchmarks/LOG.md)
+PATCH_M = 0.3  # metres, side of a patch of surface near the path; it doubles as voxels do
+GAUSSIANS_PER_PATCH = 14  # with so many, a drive of six cameras and 71 054 patches reaches 31.6 dB (benchmarks/LOG.md)
+PIXELS_PER_GAUSSIAN = (
+    4  # of training images for a Gaussian, at least: a smaller one than 2 x 2 pixels is nothing that they can show
 )
-PIXELS = 4  # of training images for a Gaussian, at least: a smaller one than 2 x 2 pixels is nothing that they can show
-BYTES = 2048  # of a Gaussian with gradient, moments and lists: a million take 2.0 GB with the capture (step_kitti_0009_stages_h100.json)
-MEMORY = 0.4  # share of the free memory that Gaussians may take
-MOST_FAR = 100_000  # Gaussians of the far shell
+BYTES_PER_GAUSSIAN = (
+    2048  # with gradient, moments and lists: a million take 2.0 GB with the capture (step_kitti_0009_stages_h100.json)
+)
+MEMORY_SHARE = 0.4  # share of the free memory that Gaussians may take
+MAX_FAR = 100_000  # Gaussians of the far shell
 Number = int | str  # or auto
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Cap:
     """The largest number of Gaussians, and the reason in words."""
 
     cap: int
@@ -34,25 +36,31 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Gaussians at most."""
+class CapLimits:
+    """The largest numbers of Gaussians by pixels and by memory."""
 
     by_pixels: int
     by_memory: int
 
     @staticmethod
-    def of(capture: Capture, device: torch.device) -> "Limits":
+    def of(capture: Capture, device: torch.device) -> "CapLimits":
         assert capture.split is not None
         size = {c.name: seen_share(c.mask) * c.width * c.height for c in capture.cameras}
         pixels = round(sum(size[capture.images[i].sensor] for i in capture.split.train_images))
-        return Limits(max(1, pixels // PIXELS), max(1, int(MEMORY * free_memory(device) / BYTES)))
+        return CapLimits(
+            max(1, pixels // PIXELS_PER_GAUSSIAN), max(1, int(MEMORY_SHARE * free_memory(device) / BYTES_PER_GAUSSIAN))
+        )
 
-    def choose(self, patches: int) -> Chosen:
-        """For images that see so many patches of surface."""
-        seen, needed = f"images see {patches:,} patches of surface", A_PATCH * patches
-        wanted = Chosen(needed, f"{seen}, {A_PATCH} each") if needed > LEAST else Chosen(LEAST, f"the least; {seen}")
-        pixels = Chosen(self.by_pixels, f"one for each {PIXELS} pixels of the training images")
-        memory = Chosen(self.by_memory, f"{MEMORY:.0%} of the free memory holds no more")
+    def choose(self, patches: int) -> Cap:
+        """Returns the cap for images that see so many patches of surface."""
+        seen, needed = f"images see {patches:,} patches of surface", GAUSSIANS_PER_PATCH * patches
+        wanted = (
+            Cap(needed, f"{seen}, {GAUSSIANS_PER_PATCH} each")
+            if needed > MIN_GAUSSIANS
+            else Cap(MIN_GAUSSIANS, f"the least; {seen}")
+        )
+        pixels = Cap(self.by_pixels, f"one for each {PIXELS_PER_GAUSSIAN} pixels of the training images")
+        memory = Cap(self.by_memory, f"{MEMORY_SHARE:.0%} of the free memory holds no more")
         return min(wanted, pixels, memory, key=lambda chosen: chosen.cap)
 
 
@@ -62,11 +70,11 @@ def patches_seen(
 ) -> int:
     """Number of patches of surface that images see."""
     some = torch.nonzero(points.coloured).squeeze(-1)
-    return Voxels(points.xyz[some], level[some]).distinct(PATCH) if len(some) else 0
+    return Voxels(points.xyz[some], level[some]).distinct(PATCH_M) if len(some) else 0
 
 
 @dataclass(frozen=True)
-class Numbers:
+class InitialCounts:
     """Approximate numbers of Gaussians of the first scene."""
 
     points: int
@@ -74,10 +82,10 @@ class Numbers:
     far: int
 
     @staticmethod
-    def of(model: ModelConfig, cap: int) -> "Numbers":
-        """Half of the cap, a fifth and a tenth, where the configuration leaves them open."""
-        return Numbers(
+    def of(model: ModelConfig, cap: int) -> "InitialCounts":
+        """Returns half, a fifth and a tenth of the cap where the configuration says auto."""
+        return InitialCounts(
             cap // 2 if isinstance(model.points, str) else model.points,
             cap // 5 if isinstance(model.raised_points, str) else model.raised_points,
-            min(cap // 10, MOST_FAR) if isinstance(model.far_points, str) else model.far_points,
+            min(cap // 10, MAX_FAR) if isinstance(model.far_points, str) else model.far_points,
         )

@@ -8,7 +8,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.memory import is_out_of_memory
 from nurec_lite.bounds import AUTO
 from nurec_lite.config import Config
-from nurec_lite.scene.needed import LEAST
+from nurec_lite.scene.needed import MIN_GAUSSIANS
 
 TRIES = 4
 _LESS = 0.7  # of its value before
@@ -35,7 +35,7 @@ def smaller(
     """Returns a configuration that needs less, and its changes in words."""
     rays, model = max(64, config.train.lidar_rays // 2), config.model
     given = config.density.cap
-    most = gaussians or LEAST if isinstance(given, str) else given
+    most = gaussians or MIN_GAUSSIANS if isinstance(given, str) else given
     cap = min(most, int(_LESS * (gaussians or most)))
     less = {"train.lidar_rays": rays, "density.cap": cap}
     if not resumed:

@@ -10,7 +10,7 @@ from nurec_lite.base.transfer import tensors_of
 from nurec_lite.training.shots import ImageShot, ShotPlan, SweepShot, count_sectors, sectors_of
 
 RAY_BYTES = 41  # of all tensors of a sweep and of its view,
-GROUP_BYTES = 12  # and of the bundles of its rays, about
+GROUP_BYTES = 12  # and of the groups of its rays, about
 Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
 
 
@@ -21,11 +21,11 @@ class KeptSweep:
     shot: SweepShot  # all rays, sector by sector if steps take some
     ends: tuple[int, ...] | None  # ends of the sectors, in rays, after a 0; None: steps take all rays
 
-    def stretches(
+    def ray_slices(
         self,
         sectors: Sequence[int],  # ascending
     ) -> list[slice]:
-        """Their rays; neighbours are one."""
+        """Returns the rays of the sectors. Neighbouring sectors share a slice."""
         assert self.ends is not None
         found: list[slice] = []
         for begin, end in ((self.ends[k], self.ends[k + 1]) for k in sectors):
@@ -36,7 +36,7 @@ class KeptSweep:
         return found or [slice(0, 0)]
 
 
-def by_sector(
+def sorted_by_sector(
     shot: SweepShot,
     columns: int,  # of a sector
 ) -> KeptSweep:
@@ -77,14 +77,14 @@ def frame_bytes(plan: ShotPlan, frame: Frame) -> int:
     return (RAY_BYTES + GROUP_BYTES) * len(lidar.elevations) * lidar.azimuth_steps
 
 
-def bytes_of(kept: ImageShot | KeptSweep) -> int:
+def device_bytes(kept: ImageShot | KeptSweep) -> int:
     """Bytes of a frame on the device. Tensors that share memory count once."""
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors_of(kept)}.values())
 
 
-def size_of(plan: ShotPlan) -> int:
+def capture_bytes(plan: ShotPlan) -> int:
     """Bytes that the training frames take on the device, about."""
-    return sum(frame_bytes(plan, frame) for frame in _trained(plan))
+    return sum(frame_bytes(plan, frame) for frame in _training_frames(plan))
 
 
 def smallest_window(
@@ -93,12 +93,12 @@ def smallest_window(
 ) -> int:
     """Bytes of the frames in use, of the present step's, and of those of the next two, at most."""
     largest = {"image": 0, "sweep": 0}
-    for frame in _trained(plan):
+    for frame in _training_frames(plan):
         largest[frame[0]] = max(largest[frame[0]], frame_bytes(plan, frame))
     a_step = plan.images_a_step * largest["image"] + plan.sweeps_a_step * largest["sweep"]
     return (in_use + 3) * a_step
 
 
-def _trained(plan: ShotPlan) -> list[Frame]:
+def _training_frames(plan: ShotPlan) -> list[Frame]:
     sweeps = plan.split.train_sweeps if plan.lidar_rays else ()
     return [*(("image", i) for i in plan.split.train_images), *(("sweep", i) for i in sweeps)]

@@ -18,7 +18,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config, ModelConfig
 from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.init import first_scene
-from nurec_lite.scene.needed import LEAST
+from nurec_lite.scene.needed import MIN_GAUSSIANS
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import (
     CheckpointError,
@@ -116,8 +116,8 @@ def _most_of(content: dict[str, Any], config: Config) -> int | None:
     """The cap of a run that goes on, where the capture decided on it; that of its settings where it is left open only now."""
     if config.density.cap != AUTO:
         return None
-    counters, before = content["counters"], content["config"].get("density", {}).get("cap", LEAST)
-    return int(counters.get("most_gaussians", LEAST if before == AUTO else before))
+    counters, before = content["counters"], content["config"].get("density", {}).get("cap", MIN_GAUSSIANS)
+    return int(counters.get("most_gaussians", MIN_GAUSSIANS if before == AUTO else before))
 
 
 def check_same_configuration(

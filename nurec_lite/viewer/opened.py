@@ -21,7 +21,7 @@ from nurec_lite.bounds import leaves
 from nurec_lite.cli.arguments import check_files, key_of, value_of
 from nurec_lite.cli.command import load_run, named_checkpoint
 from nurec_lite.cli.reconstruction import Reconstruction, opened
-from nurec_lite.cli.words import plain
+from nurec_lite.cli.words import unquoted
 from nurec_lite.config import ViewConfig
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict, scene_to
 from nurec_lite.training.folder import CHECKPOINT
@@ -38,7 +38,7 @@ def with_run(arguments: Sequence[str]) -> list[str]:  # KEY=VALUE each
     """Returns the arguments; one may be the run's folder or a checkpoint without a key. ConfigError if there are several."""
     keys = {key.split(".")[0] for key, _ in leaves(ViewConfig)} | {"opt"}
     given = [a if "=" in a and _is_key(key_of(a).split(".")[0], keys) else f"checkpoint={quoted(a)}" for a in arguments]
-    runs = [plain(value_of(a)) for a in given if key_of(a) == "checkpoint"]
+    runs = [unquoted(value_of(a)) for a in given if key_of(a) == "checkpoint"]
     if len(runs) > 1:
         raise ConfigError(f"{' and '.join(runs)} are {len(runs)} runs, but the viewer shows one; start one viewer each")
     return given

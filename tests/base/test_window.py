@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nurec_lite.base.window import Bound, Needs, Window
+from nurec_lite.base.window import Budget, Schedule, Window
 from nurec_lite.training.order import Order
 
 N = 12
@@ -34,8 +34,8 @@ class Memory:
 
 
 def window_of(memory: Memory, needs: Callable[[int], tuple[int, ...]], most: int, in_use: int = 0) -> Window[int, int]:
-    bound: Bound[int] = Bound(10 * most, lambda key: 10, in_use)
-    return Window(memory.make, Needs(needs, 2 * N), bound, lambda result: 10, memory.drop)
+    budget: Budget[int] = Budget(10 * most, lambda key: 10, in_use)
+    return Window(memory.make, Schedule(needs, 2 * N), budget, lambda result: 10, memory.drop)
 
 
 def fewest(needs: Callable[[int], tuple[int, ...]], steps: int, most: int) -> int:
@@ -99,7 +99,7 @@ def test_a_jump_to_any_step_finds_its_results() -> None:
 def test_results_larger_than_expected_free_memory_before_the_next() -> None:
     needs = order(6)
     window = Window(
-        lambda key: key, Needs(needs, 2 * N), Bound(60, lambda key: 5, 0), lambda result: 10, lambda key: None
+        lambda key: key, Schedule(needs, 2 * N), Budget(60, lambda key: 5, 0), lambda result: 10, lambda key: None
     )
     for step in range(6 * N):
         window.at(step)
@@ -116,7 +116,7 @@ def test_an_error_is_raised_where_its_result_is_needed() -> None:
             raise ValueError("damaged")
         return key
 
-    window = Window(work, Needs(needs, 2 * N), Bound(60, lambda key: 10, 0), lambda result: 10, lambda key: None)
+    window = Window(work, Schedule(needs, 2 * N), Budget(60, lambda key: 10, 0), lambda result: 10, lambda key: None)
     for step in range(3):
         window.at(step)
         window.of(needs(step)[0])

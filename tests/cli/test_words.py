@@ -20,7 +20,7 @@ from nurec_lite.bounds import BOUNDS, Text, check_values, leaves
 from nurec_lite.cli.arguments import check_groups
 from nurec_lite.cli.command import composed, load_run, named_checkpoint
 from nurec_lite.cli.resume import resumed
-from nurec_lite.cli.words import plain, split, worded
+from nurec_lite.cli.words import hydra_arguments, split, unquoted
 from nurec_lite.config import PATHS, VERBS, Config, to_config, to_dict, to_yaml
 from nurec_lite.training.checkpoint import load_checkpoint
 
@@ -71,7 +71,10 @@ def values(verb: str, keys: list[str], value: str) -> list[Any]:
 
 def read(verb: str, keys: list[str], value: str) -> list[Any]:
     """As Hydra reads them, without composing, which takes a tenth of a second."""
-    return [PARSER.parse_override(argument).value() for argument in worded(verb, [f"{key}={value}" for key in keys])]
+    return [
+        PARSER.parse_override(argument).value()
+        for argument in hydra_arguments(verb, [f"{key}={value}" for key in keys])
+    ]
 
 
 # ---- texts
@@ -211,8 +214,10 @@ def test_cfg_job_shows_them() -> None:
     ],
 )
 def test_with_m_commas_are_between_runs(argument: str, expected: str) -> None:
-    assert worded("train", ["-m", argument]) == ["-m", expected]
-    assert worded("train", worded("train", ["-m", argument])) == ["-m", expected], "worded twice is worded once"
+    assert hydra_arguments("train", ["-m", argument]) == ["-m", expected]
+    assert hydra_arguments("train", hydra_arguments("train", ["-m", argument])) == ["-m", expected], (
+        "hydra_arguments twice is hydra_arguments once"
+    )
 
 
 def test_jobs_of_several_get_them(
@@ -248,7 +253,7 @@ def test_a_run_takes_one_of_a_group(argument: str) -> None:
 
 def test_the_source_of_tracks_and_poses_needs_no_last_word() -> None:
     given = ["data.tracks=none", "data.poses=lidar", "data.poses.file=null", "data.tracks={sizes: lwh}"]
-    assert worded("train", given) == [
+    assert hydra_arguments("train", given) == [
         'data.tracks.source="none"', 'data.poses.source="lidar"', "data.poses.file=null", "data.tracks={sizes: lwh}",
     ]  # fmt: skip
 
@@ -257,7 +262,7 @@ def test_the_source_of_tracks_and_poses_needs_no_last_word() -> None:
 def test_a_group_of_keys_takes_no_value(argument: str) -> None:
     key = argument.partition("=")[0]
     with pytest.raises(ConfigError, match=f"{key} is a group of keys; give one of them, as in {key}\\.[a-z_]+=VALUE"):
-        worded("train", [argument])
+        hydra_arguments("train", [argument])
 
 
 @pytest.mark.parametrize("key", PATHS)
@@ -373,6 +378,6 @@ def test_parts_stand_between_commas(text: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("text", WORDS + SIGNS)
 def test_quotes_come_off_again(text: str) -> None:
-    assert plain(quoted(text)) == text
+    assert unquoted(quoted(text)) == text
     assert shlex.split(shlex.quote(quoted(text))) == [quoted(text)]
     assert PARSER.parse_override(f"data.name={quoted(text)}").value() == text

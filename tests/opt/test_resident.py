@@ -29,9 +29,9 @@ from nurec_lite.training.resident_frames import (
     GROUP_BYTES,
     RAY_BYTES,
     KeptSweep,
+    capture_bytes,
     frames_from,
     frames_of,
-    size_of,
     smallest_window,
 )  # fmt: skip
 from nurec_lite.training.shots import ShotPlan, Shots, SweepShot
@@ -108,7 +108,7 @@ def test_one_ray_is_a_sector_as_in_the_baseline(stages: Stages) -> None:
 
 
 @pytest.mark.parametrize("sector", [None, 1, 3, 32])
-def test_stretches_that_one_launch_puts_together_are_the_same_rays(street: Capture, sector: int | None) -> None:
+def test_slices_that_one_launch_puts_together_are_the_same_rays(street: Capture, sector: int | None) -> None:
     native = base_stages("native", torch.device("cpu"))
     stages = build_stages({"resident": {"share": 1.0, "jpeg": "host"}}, native)
     plan = ShotPlan(street, seed=3, lidar_rays=2048, sector=sector)
@@ -119,7 +119,7 @@ def test_stretches_that_one_launch_puts_together_are_the_same_rays(street: Captu
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("sector", [None, 1, 2])
-def test_stretches_on_a_gpu(sector: int | None) -> None:
+def test_slices_on_a_gpu(sector: int | None) -> None:
     device = torch.device("cuda")
     stages = build_stages({"resident": {"share": 1.0, "jpeg": "host"}}, base_stages("native", device))
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=300, sector=sector)
@@ -133,10 +133,10 @@ def test_stretches_on_a_gpu(sector: int | None) -> None:
 def test_neighbouring_sectors_are_one_stretch() -> None:
     shot = tiny_capture_shot()
     kept = KeptSweep(shot, (0, 3, 3, 5, 9, 12))
-    assert kept.stretches([0, 2]) == [slice(0, 5)]
-    assert kept.stretches([0, 1, 3]) == [slice(0, 3), slice(5, 9)]
-    assert kept.stretches([3, 4]) == [slice(5, 12)]
-    assert kept.stretches([1]) == [slice(0, 0)]
+    assert kept.ray_slices([0, 2]) == [slice(0, 5)]
+    assert kept.ray_slices([0, 1, 3]) == [slice(0, 3), slice(5, 9)]
+    assert kept.ray_slices([3, 4]) == [slice(5, 12)]
+    assert kept.ray_slices([1]) == [slice(0, 0)]
 
 
 def test_one_stretch_is_not_copied(stages: Stages) -> None:
@@ -299,10 +299,10 @@ def test_the_size_is_that_of_what_is_kept() -> None:
     rays = [t for t in held if len(t.shape) and len(t) == len(kept.shot.sweep)]
     assert sum(t.nbytes for t in rays) == RAY_BYTES * len(kept.shot.sweep)
     images, sweeps = len(plan.split.train_images), len(plan.split.train_sweeps)
-    assert size_of(plan) == images * shots.images[0].image.nbytes + sweeps * (RAY_BYTES + GROUP_BYTES) * len(
+    assert capture_bytes(plan) == images * shots.images[0].image.nbytes + sweeps * (RAY_BYTES + GROUP_BYTES) * len(
         kept.shot.sweep
     )
-    assert size_of(replace(plan, lidar_rays=0)) == images * shots.images[0].image.nbytes
+    assert capture_bytes(replace(plan, lidar_rays=0)) == images * shots.images[0].image.nbytes
 
 
 def test_it_stands_aside_and_says_so_when_the_capture_does_not_fit(
@@ -317,7 +317,7 @@ def test_it_stands_aside_and_says_so_when_the_capture_does_not_fit(
     assert "resident is off" in caplog.text and "raise opt.resident.share" in caplog.text
     fed(stages, plan, 1)
     assert caplog.text.count("resident is off") == 1
-    monkeypatch.setattr(resident, "free_memory", lambda device: 2 * size_of(plan))
+    monkeypatch.setattr(resident, "free_memory", lambda device: 2 * capture_bytes(plan))
     other = replace(plan)
     assert_same(fed(stages, other, 0), plan.load(0))
     assert stages.feed.fetch.store is not None

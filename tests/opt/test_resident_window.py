@@ -21,7 +21,7 @@ from nurec_lite.opt.all import resident
 from nurec_lite.opt.all.resident import Resident
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
-from nurec_lite.training.resident_frames import bytes_of, size_of, smallest_window
+from nurec_lite.training.resident_frames import capture_bytes, device_bytes, smallest_window
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
@@ -85,7 +85,7 @@ def test_shots_are_bitwise_those_of_the_baseline_within_the_bound(
         found = stages.feed.fetch(stages, replace(tiny_state(), plan=plan, step=step))
         assert_same(found, plan.load(step))
         window = store_of(stages).window
-        assert window is not None and window.bytes <= smallest_window(plan, 1) < size_of(plan)
+        assert window is not None and window.bytes <= smallest_window(plan, 1) < capture_bytes(plan)
 
 
 def test_decoded_images_never_take_more_memory_than_the_bound(monkeypatch: pytest.MonkeyPatch, stages: Stages) -> None:
@@ -96,7 +96,7 @@ def test_decoded_images_never_take_more_memory_than_the_bound(monkeypatch: pytes
     state = replace(tiny_state(), plan=plan)
     for step in range(60):
         stages.feed.fetch(stages, replace(state, step=step))
-    assert 0 < live.most <= most < size_of(plan)
+    assert 0 < live.most <= most < capture_bytes(plan)
     stages.close()
     assert live.bytes == 0
 
@@ -145,4 +145,4 @@ def test_memory_that_tensors_share_counts_once() -> None:
     shot = ShotPlan(tiny_capture(), seed=3, lidar_rays=10**9).load(0).sweeps[0]
     assert shot.sweep.directions.data_ptr() == shot.view.directions.data_ptr()
     rays = len(shot.sweep)
-    assert 41 * rays <= bytes_of(resident.KeptSweep(shot, None)) <= 41 * rays + 2000
+    assert 41 * rays <= device_bytes(resident.KeptSweep(shot, None)) <= 41 * rays + 2000

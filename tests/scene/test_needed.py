@@ -10,10 +10,19 @@ from tiny_capture import tiny_capture
 from nurec_lite.config import ModelConfig
 from nurec_lite.scene import needed
 from nurec_lite.scene.init import first_scene
-from nurec_lite.scene.needed import A_PATCH, LEAST, MEMORY, MOST_FAR, PATCH, Limits, Numbers, patches_seen
+from nurec_lite.scene.needed import (
+    GAUSSIANS_PER_PATCH,
+    MAX_FAR,
+    MEMORY_SHARE,
+    MIN_GAUSSIANS,
+    PATCH_M,
+    CapLimits,
+    InitialCounts,
+    patches_seen,
+)
 from nurec_lite.scene.points import Points
 
-ROOMY = Limits(10**9, 10**9)
+ROOMY = CapLimits(10**9, 10**9)
 AUTO = ModelConfig(points="auto", raised_points="auto", far_points="auto", sky_height=8, mirror_actors=False)
 
 
@@ -32,7 +41,7 @@ def level_of(points: Points) -> torch.Tensor:
 def test_patches_grow_with_the_surface_not_with_its_points() -> None:
     short, long = wall(30), wall(300)
     n = patches_seen(short, level_of(short))
-    assert n == pytest.approx(30 * 3 / PATCH**2, rel=0.05)
+    assert n == pytest.approx(30 * 3 / PATCH_M**2, rel=0.05)
     assert patches_seen(long, level_of(long)) == pytest.approx(10 * n, rel=0.05)
     dense = wall(30, 0.05)
     assert patches_seen(dense, level_of(dense)) == pytest.approx(n, rel=0.05)
@@ -62,17 +71,17 @@ def test_a_capture_like_kitti_0009_or_smaller_has_a_million() -> None:
         28_502,
         71_054,
     ):  # none, half of KITTI 0009, all of it, PandaSet 002, six cameras over 60 m
-        assert ROOMY.choose(patches).cap == LEAST
+        assert ROOMY.choose(patches).cap == MIN_GAUSSIANS
 
 
 def test_a_longer_drive_has_more_in_proportion() -> None:
     chosen = ROOMY.choose(200_000)
-    assert chosen.cap == A_PATCH * 200_000 and "200,000 patches" in chosen.why
+    assert chosen.cap == GAUSSIANS_PER_PATCH * 200_000 and "200,000 patches" in chosen.why
 
 
 def test_pixels_and_memory_are_limits() -> None:
-    assert Limits(400_000, 10**9).choose(200_000).cap == 400_000
-    memory = Limits(10**9, 300_000).choose(200_000)
+    assert CapLimits(400_000, 10**9).choose(200_000).cap == 400_000
+    memory = CapLimits(10**9, 300_000).choose(200_000)
     assert memory.cap == 300_000 and "memory" in memory.why
 
 
@@ -80,23 +89,23 @@ def test_limits_are_those_of_the_training_images_and_of_the_device(monkeypatch: 
     monkeypatch.setattr(needed, "free_memory", lambda device: 10**10)
     capture = tiny_capture()
     assert capture.split is not None
-    limits = Limits.of(capture, torch.device("cpu"))
-    assert limits == Limits(len(capture.split.train_images) * 40 * 24 // 4, int(MEMORY * 10**10 / 2048))
+    limits = CapLimits.of(capture, torch.device("cpu"))
+    assert limits == CapLimits(len(capture.split.train_images) * 40 * 24 // 4, int(MEMORY_SHARE * 10**10 / 2048))
     half = replace(capture, split=replace(capture.split, train_images=capture.split.train_images[::2]))
-    assert Limits.of(half, torch.device("cpu")).by_pixels == pytest.approx(limits.by_pixels / 2, rel=0.1)
+    assert CapLimits.of(half, torch.device("cpu")).by_pixels == pytest.approx(limits.by_pixels / 2, rel=0.1)
 
 
 def test_numbers_that_are_given_stay() -> None:
-    assert Numbers.of(ModelConfig(), 1000) == Numbers(60_000, 8_000, 4_000)
-    assert Numbers.of(AUTO, LEAST) == Numbers(500_000, 200_000, 100_000)
-    assert Numbers.of(replace(AUTO, points=7), 4 * LEAST) == Numbers(7, 800_000, MOST_FAR)
+    assert InitialCounts.of(ModelConfig(), 1000) == InitialCounts(60_000, 8_000, 4_000)
+    assert InitialCounts.of(AUTO, MIN_GAUSSIANS) == InitialCounts(500_000, 200_000, 100_000)
+    assert InitialCounts.of(replace(AUTO, points=7), 4 * MIN_GAUSSIANS) == InitialCounts(7, 800_000, MAX_FAR)
 
 
 def test_the_first_scene_follows_the_capture() -> None:
     """The tiny capture has few pixels."""
     capture = tiny_capture()
     first = first_scene(capture, AUTO, "auto", 0, "cpu")
-    assert first.chosen.cap == Limits.of(capture, torch.device("cpu")).by_pixels
+    assert first.chosen.cap == CapLimits.of(capture, torch.device("cpu")).by_pixels
     assert "pixels" in first.chosen.why
     assert len(first.scene.gaussians) <= first.chosen.cap + AUTO.actor_points * len(capture.tracks)
     given = first_scene(capture, AUTO, 300, 0, "cpu")

@@ -11,7 +11,7 @@ import torch
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.bounds import BoundError, check_values
-from nurec_lite.cli.words import worded
+from nurec_lite.cli.words import hydra_arguments
 from nurec_lite.config import Config, check_budget
 from nurec_lite.training.baseline import density, reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
@@ -82,7 +82,10 @@ def test_less_memory_leaves_open_numbers_to_the_cap() -> None:
 
 
 def test_a_number_stays_one_on_the_command_line() -> None:
-    assert worded("train", ["model.points=300", "density.cap=auto"]) == ["model.points=300", "density.cap=auto"]
+    assert hydra_arguments("train", ["model.points=300", "density.cap=auto"]) == [
+        "model.points=300",
+        "density.cap=auto",
+    ]
     for value, good in ((300, True), ("auto", True), ("300", False), ("many", False), (0, False)):
         with nullcontext() if good else pytest.raises(BoundError, match="must be auto or lie between 1 and"):
             check_values({"density": {"cap": value}}, [Config])

@@ -17,7 +17,6 @@ from nurec_lite.base.files import written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.checks.ray_values import value_flaws
-from nurec_lite.capture.given import GivenSweep
 from nurec_lite.capture.images import check_header
 from nurec_lite.capture.masks.pictures import mask_picture
 from nurec_lite.capture.ncore.clock import Clock, clock_of, ends_of, path_of
@@ -29,6 +28,7 @@ from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack.check import FormatError
 from nurec_lite.capture.pack.write import Progress, encoded_image, image_of, plain_lidar
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame, SweepFrame
+from nurec_lite.capture.user_loaders import UserSweepLoader
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _frames(
     lidars = {s.name: writer.register_component_writer(LidarSensorComponent.Writer, s.name) for s in capture.lidars}
     for sweep in capture.sweeps:
         lidar, name = capture.lidar(sweep.sensor), f"{capture.name}: sweep {sweep.index} of {sweep.sensor}"
-        rays = _rays(lidar, _checked(GivenSweep(sweep.load, name)(), len(lidar.elevations), clock, name), clock)
+        rays = _rays(lidar, _checked(UserSweepLoader(sweep.load, name)(), len(lidar.elevations), clock, name), clock)
         first, last, own = _noted(capture, sweep, clock)
         stamps = rays["timestamp_us"].tolist() or [first]
         pair = order.pair(sweep.sensor, min(first, *stamps), max(last, *stamps))

@@ -17,7 +17,6 @@ from torch import Tensor
 from nurec_lite.base.files import written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.check import check_capture
-from nurec_lite.capture.given import GivenSweep, image_loader
 from nurec_lite.capture.masks.pictures import encode_mask
 from nurec_lite.capture.pack.check import (
     FORMAT,
@@ -33,6 +32,7 @@ from nurec_lite.capture.pack.check import (
 )
 from nurec_lite.capture.pack.sweep import encode_sweep, table_sweep
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame
+from nurec_lite.capture.user_loaders import UserSweepLoader, user_image_loader
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
@@ -146,7 +146,7 @@ def _jobs(capture: Capture, image_format: str, quality: int) -> Iterator[Job]:
     for sweep in capture.sweeps:
         member, beams = sweep_member(sweep.sensor, sweep.index), len(capture.lidar(sweep.sensor).elevations)
         where = f"{capture.name}: {member}"
-        yield member, partial(encode_sweep, GivenSweep(sweep.load, where)(), where, beams)
+        yield member, partial(encode_sweep, UserSweepLoader(sweep.load, where)(), where, beams)
 
 
 def image_of(
@@ -154,7 +154,7 @@ def image_of(
     camera: Camera,
     where: str,  # for the message
 ) -> Tensor:  # [H, W, 3] uint8
-    return image_loader(frame, camera, where)()
+    return user_image_loader(frame, camera, where)()
 
 
 def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:

@@ -4,7 +4,7 @@
 Idea: images are kept as uint8 with their views, sweeps with all their rays, and in the warp tiles of warp_cull if steps take all of
 them. Threads decode and copy them at the start, in the order in which steps will need them, so training begins with the first one. If a
 step takes all rays of a sweep, nothing is copied any more; if it draws some, sweeps are stored sector by sector, so that the drawn rays
-are a few stretches, and one launch joins these.
+are a few slices, and one launch joins these.
 Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfstudio (`cache_images gpu`).
 Gain, code before and after, limits: docs/options/resident.md.
 With jpeg=gpu whole baseline JPEG files of three components are decoded on the device, by nvImageCodec or else torchvision, whichever
@@ -32,7 +32,7 @@ from nurec_lite.base.environment import free_memory
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.pool import Begun
 from nurec_lite.base.transfer import SideStream, tensors_of
-from nurec_lite.base.window import Bound, Needs, Window
+from nurec_lite.base.window import Budget, Schedule, Window
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
@@ -41,13 +41,13 @@ from nurec_lite.opt.post.no_sync import MAX_STEPS_IN_FLIGHT
 from nurec_lite.training.resident_frames import (
     Frame,
     KeptSweep,
-    by_sector,
-    bytes_of,
+    capture_bytes,
+    device_bytes,
     frame_bytes,
     frames_from,
     frames_of,
-    size_of,
     smallest_window,
+    sorted_by_sector,
     steps_an_epoch,
 )  # fmt: skip
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, drawn_sectors
@@ -89,9 +89,9 @@ class Store:
 
     def _window(self, most: int) -> Window[Frame, Any]:
         plan = self._plan
-        needs = Needs(partial(frames_of, plan), 2 * steps_an_epoch(plan))
-        bound = Bound(most, partial(frame_bytes, plan), IN_USE[self.device.type])
-        return Window(self._load, needs, bound, bytes_of, lambda kept: self._side.release(tensors_of(kept)))
+        schedule = Schedule(partial(frames_of, plan), 2 * steps_an_epoch(plan))
+        budget = Budget(most, partial(frame_bytes, plan), IN_USE[self.device.type])
+        return Window(self._load, schedule, budget, device_bytes, lambda kept: self._side.release(tensors_of(kept)))
 
     def begin(self, step: int) -> None:
         """Makes sure that the frames of a step are on their way."""
@@ -116,7 +116,11 @@ class Store:
             return self._placed(Shots(0, (image,), ())).images[0]
         shot = self._plan.sweep(index)
         some = len(shot.sweep) > self._plan.lidar_rays
-        kept = by_sector(shot, self._plan.columns(shot.view.lidar, len(shot.sweep))) if some else KeptSweep(shot, None)
+        kept = (
+            sorted_by_sector(shot, self._plan.columns(shot.view.lidar, len(shot.sweep)))
+            if some
+            else KeptSweep(shot, None)
+        )
         return replace(kept, shot=self._placed(Shots(0, (), (kept.shot,)), grouped=not some).sweeps[0])
 
     def _placed(self, shots: Shots, grouped: bool = False) -> Shots:
@@ -155,15 +159,15 @@ class KeptPlan(ShotPlan):
         lidar, rays = kept.shot.view.lidar, kept.ends[-1]
         columns = self.columns(lidar, rays)
         drawn = drawn_sectors(rays, lidar, self.lidar_rays, self.draw(number), columns)
-        return stretches_of(kept.shot, kept.stretches(drawn), self.join)
+        return shot_of_slices(kept.shot, kept.ray_slices(drawn), self.join)
 
 
-def stretches_of(shot: SweepShot, stretches: Sequence[slice], join: Join) -> SweepShot:
-    """Their rays alone; of one stretch nothing is copied."""
+def shot_of_slices(shot: SweepShot, slices: Sequence[slice], join: Join) -> SweepShot:
+    """Their rays alone; of one piece nothing is copied."""
     names = [f.name for f in fields(Sweep)]
     values = [*(getattr(shot.sweep, name) for name in names), shot.view.fractions]
-    pieces = [[t[stretch] for stretch in stretches] for t in values]
-    *found, fractions = [piece for (piece,) in pieces] if len(stretches) == 1 else join(pieces)
+    pieces = [[t[piece] for piece in slices] for t in values]
+    *found, fractions = [piece for (piece,) in pieces] if len(slices) == 1 else join(pieces)
     rays = Sweep(**dict(zip(names, found, strict=True)))
     return replace(shot, sweep=rays, view=replace(shot.view, directions=rays.directions, fractions=fractions))
 
@@ -203,7 +207,7 @@ class Resident:
         return self._inner(stages, replace(state, plan=self._plans[1]))
 
     def _plan(self, stages: Stages, state: TrainState) -> ShotPlan:
-        plan, size, free = state.plan, size_of(state.plan), free_memory(state.device)
+        plan, size, free = state.plan, capture_bytes(state.plan), free_memory(state.device)
         said = f"the training frames take about {size / 1e9:.2f} GB, of {free / 1e9:.2f} GB free on {state.device}"
         most = int(self.share * free)
         if size > most and smallest_window(plan, IN_USE[state.device.type]) > most:

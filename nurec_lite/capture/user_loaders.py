@@ -21,7 +21,7 @@ _REMEDY = "correct it where the capture was made"
 
 
 @dataclass(frozen=True)
-class GivenImage:
+class UserImageLoader:
     """Loads an image by a function of the caller. It pickles where that function does."""
 
     load: Callable[[], Any]
@@ -43,7 +43,7 @@ class GivenImage:
 
 
 @dataclass(frozen=True)
-class GivenSweep:
+class UserSweepLoader:
     """Loads a sweep by a function of the caller. It pickles where that function does."""
 
     load: Callable[[], Any]
@@ -91,18 +91,18 @@ def _loaded(load: Callable[[], Any], where: str) -> Any:
         raise CaptureError(f"{where} cannot be loaded ({short(error)}); restore the file") from error
 
 
-def image_loader(frame: ImageFrame, camera: Camera, where: str) -> GivenImage:
-    return GivenImage(frame.load, (camera.width, camera.height), where)
+def user_image_loader(frame: ImageFrame, camera: Camera, where: str) -> UserImageLoader:
+    return UserImageLoader(frame.load, (camera.width, camera.height), where)
 
 
 def with_checked_loads(capture: Capture) -> Capture:
     """The capture in which functions of the caller are asked through the classes above."""
     images = (
-        f if _is_ours(f.load) else replace(f, load=image_loader(f, capture.camera(f.sensor), _called(capture, f)))
+        f if _is_ours(f.load) else replace(f, load=user_image_loader(f, capture.camera(f.sensor), _called(capture, f)))
         for f in capture.images
     )
     sweeps = (
-        f if _is_ours(f.load) else replace(f, load=GivenSweep(f.load, _called(capture, f))) for f in capture.sweeps
+        f if _is_ours(f.load) else replace(f, load=UserSweepLoader(f.load, _called(capture, f))) for f in capture.sweeps
     )
     return replace(capture, images=tuple(images), sweeps=tuple(sweeps))
 

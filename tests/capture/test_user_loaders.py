@@ -14,9 +14,9 @@ from PIL import Image
 from tiny_capture import Loaded, tiny_capture
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.given import with_checked_loads
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.capture.user_loaders import with_checked_loads
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 

@@ -15,7 +15,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.texts import excerpt
 
 
-def settle(
+def convert_fields(
     record: Any,  # a frozen dataclass, in its __post_init__
     called: str,  # for the message
 ) -> None:
@@ -23,10 +23,10 @@ def settle(
     for name, kind in _typed_fields(type(record)):  # type: ignore[arg-type]
         value: Any = getattr(record, name)
         if type(value) is not kind or (isinstance(value, Tensor) and not value.is_floating_point()):
-            object.__setattr__(record, name, given_as(kind, value, f"{called}: {name}"))
+            object.__setattr__(record, name, converted(kind, value, f"{called}: {name}"))
 
 
-def given_as(
+def converted(
     kind: type,
     value: object,
     what: str,  # for the message
