@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's libraries, loaded by a thread while Python imports modules that need no torch. They take half a second, without Python's lock."""
+"""torch's libraries, loaded by a thread while Python imports modules that need no torch. They take half a second."""
 
 import ctypes
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -17,13 +18,13 @@ def begin_libraries() -> Thread:
 
 
 def _load() -> None:
-    """Does nothing where files lie elsewhere: torch then looks for them itself."""
+    """Does nothing where files lie elsewhere: torch then looks for them itself. Functions that ctypes calls go on without Python's lock;
+    `ctypes.CDLL` keeps it."""
     spec = find_spec("torch")
-    if spec is None or spec.origin is None:
+    dlopen = getattr(ctypes.CDLL(None), "dlopen", None)
+    if spec is None or spec.origin is None or dlopen is None:
         return
+    dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
     folder = Path(spec.origin).parent / "lib"
-    try:
-        ctypes.CDLL(str(folder / GLOBAL), mode=ctypes.RTLD_GLOBAL)
-        ctypes.CDLL(str(folder / REST))
-    except OSError:
-        return
+    if dlopen(os.fsencode(folder / GLOBAL), os.RTLD_NOW | os.RTLD_GLOBAL):
+        dlopen(os.fsencode(folder / REST), os.RTLD_NOW | os.RTLD_LOCAL)
