@@ -135,16 +135,12 @@ def _shelf(page: Path, arguments: str) -> str:
 
 
 def _readme(page: Path, arguments: str) -> str:
-    """Returns a line an option."""
-    rows = [
-        (
-            _linked(page, f"`{own.name}`", own.page),
-            own.idea,
-            "not in `all`" if own.shelf == "lab" else own.rung or own.alone or MISSING,
-        )
-        for own in map(option_of, order())
-    ]
-    return table(("option", "idea", "as a rung"), rows, 3)
+    """Returns a line an option of the post or of `all`, and one sentence that names the rest."""
+    options = [option_of(name) for name in order()]
+    links = {own.name: _linked(page, f"`{own.name}`", own.page) for own in options}
+    rows = [(links[own.name], own.idea, own.rung or own.alone or MISSING) for own in options if own.shelf != "lab"]
+    lab = ", ".join(links[own.name] for own in options if own.shelf == "lab")
+    return f"{table(('option', 'idea', 'as a rung'), rows, 3)}\n\n{_wrapped(f'These do not pay today: {lab}.')}"
 
 
 def _wrapped(words: str) -> str:
