@@ -27,11 +27,11 @@ TRAVEL = 4.0  # metres from the first one to the last one at least
 APART = 0.2  # metres between two that are compared at least
 SMALLEST, WIDTH = 96, 240  # pixels of width: of images that show enough, and to which larger ones are reduced
 AREA = (0.01, 0.4)  # of the image, that a vehicle covers
-CALM = 0.13  # the vehicle's largest change, relative to the large changes in the image
-NARROW, CALMER = (
-    2 / 3,
-    0.07,
-)  # a mask over less of the width may change so much: a bonnet's corner, but also a patch of road
+# Shares of the width from which on a mask is so wide, and its largest change, relative to the large changes in the image.
+# A bonnet is as wide as the image; a narrower mask is its corner, or a patch of road.
+CALM = ((0.9, 0.15), (2 / 3, 0.1), (0.0, 0.07))
+_STILL, _ROUNDS = 0.1, 3  # share of the pixels that change least, by which exposures are found, in so many rounds
+_WHITE, _DARK = 0.97, 0.005  # of full scale: brighter pixels are clipped; what is added to all, for their logarithm
 _STEEP, _JUMP = 0.15, 3.0  # cost of an outline that rises by a row, and at most
 _NEAR = 5  # rows above and below an outline that are compared
 _FAINT = 0.015  # of full scale: a fainter edge is none
@@ -72,13 +72,13 @@ def own_vehicle(
 
 
 def _found(images: Tensor) -> Tensor | None:
-    change, edges = _maps(images)
+    change, edges = _maps(_of_one_exposure(images))
     outline = _outline(_scores(change, edges))
     mask = torch.from_numpy(np.arange(len(change))[:, None] >= outline)
     area, wide = float(mask.double().mean()), float((outline < len(change)).mean())
     if not AREA[0] <= area <= AREA[1]:
         return None
-    return mask if float(change[mask].mean()) <= (CALM if wide >= NARROW else CALMER) else None
+    return mask if float(change[mask].mean()) <= next(most for least, most in CALM if wide >= least) else None
 
 
 def without_own_vehicle(capture: Capture) -> Capture:
@@ -105,6 +105,23 @@ def _in_image(
 ) -> Tensor:  # [height, width] bool, a row of the small image larger above
     grown = mask | F.pad(mask[1:], (0, 0, 0, 1))
     return F.interpolate(grown[None, None].float(), (height, width), mode="nearest")[0, 0] > 0
+
+
+def _of_one_exposure(
+    images: Tensor,  # [F, h, w]
+) -> Tensor:
+    """The images without changes of exposure, by the pixels that change least: the vehicle's own, where it is seen."""
+    usable = (images < _WHITE).all(0)
+    if not usable.any():
+        return images
+    logs = (images + _DARK).log()[:, usable]  # [F, n]
+    gains = (logs - logs.mean(0)).median(1).values
+    for _ in range(_ROUNDS):
+        even = logs - gains[:, None]
+        change = (even - even.median(0).values).abs().mean(0)
+        still = even[:, change <= torch.quantile(change, _STILL)]
+        gains = gains + (still - still.mean(0)).median(1).values
+    return images * (gains.mean() - gains).exp()[:, None, None]
 
 
 def _maps(images: Tensor) -> tuple[Tensor, Tensor]:
