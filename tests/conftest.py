@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: seeds, threads, the markers `gpu`, `slow` and `portable`, and the KITTI capture."""
+"""Shared by all tests: seeds, threads, the markers `gpu`, `slow` and `portable`, and the KITTI capture."""
 
 import gc
 import logging

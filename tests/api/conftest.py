@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the Python interface share: a scene that nothing was trained of, and a pack."""
+"""Fixtures of the Python interface's tests: an untrained scene, and a pack."""
 
 from pathlib import Path
 

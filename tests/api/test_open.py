@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`train`, `load` and `read`: what they do is what the commands do."""
+"""`train`, `load` and `read` do the same as the commands."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TrainedScene`: what it renders is what the command render writes, and batches, arrays and poses of one's own mean what they say."""
+"""`TrainedScene` renders the same as the command render, and takes batches, arrays and poses of one's own."""
 
 import json
 from collections.abc import Callable

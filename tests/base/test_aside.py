@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work aside: its result or its error arrives, and it has ended when who began it goes on without it."""
+"""Work aside: its result or its error arrives, and it has ended when its caller goes on without it."""
 
 from concurrent.futures import CancelledError
 from threading import Event, active_count

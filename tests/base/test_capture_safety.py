@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot be recorded is found, and to look costs no import of torch's compiler."""
+"""Work that cannot be captured is found, without an import of torch's compiler."""
 
 import subprocess
 import sys

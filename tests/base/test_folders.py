@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder is ours or it is not: what is refused, what is listed, what may be replaced and removed."""
+"""A folder is ours or it is not: refusals, lists of files, and files that may be replaced and removed."""
 
 import contextlib
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded leaves alone what is queued, and draws the numbers that it would have drawn."""
+"""A capture does not touch queued work, and draws the same random numbers."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user sees while he waits: the first line, a bar that fits a terminal, lines in a file, and how much memory was in use."""
+"""Lines for a user who waits: the first one, a bar that fits a terminal, lines in a file, and how much memory was in use."""
 
 import io
 import os

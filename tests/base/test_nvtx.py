@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVTX: which binding records, what the package is told of a range, and what a tool hears of it."""
+"""NVTX: which binding records, the package's arguments for a range, and the records of a tool."""
 
 import logging
 import os

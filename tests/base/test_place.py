@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place of a process among ranks: what the environment says, and sentences for an environment that says half of it."""
+"""The place of a process among ranks, from the environment; sentences for incomplete environments."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rule for names: what is taken, what is refused and why, and which two names cannot stand beside each other."""
+"""One rule for names: accepted ones, refused ones with the reason, and pairs that exclude each other."""
 
 import pytest
 

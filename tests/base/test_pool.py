@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on all threads at once: order, what is held, errors, and torch's number of threads before, inside and after."""
+"""Work on all threads at once: order, results in memory, errors, and torch's number of threads before, inside and after."""
 
 import threading
 import time

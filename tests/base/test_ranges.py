@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of the training step: their paths and nesting, what they cost when off, and that they change nothing."""
+"""Ranges of the training step: their paths and nesting, their cost when off, and that they change nothing."""
 
 import threading
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others wrote is read with a bound and shown as text; a process that must not outlive another does not."""
+"""Foreign files are read with a bound and shown as text; a process that must not outlive another does not."""
 
 import io
 import os
@@ -92,7 +92,7 @@ def test_a_directory_of_a_zip_is_bounded(tmp_path: Path) -> None:
         assert archive.read("a") == b"x"
 
 
-# ---- what is shown
+# ---- shown text
 
 ODD = {"\x1b[2J": "\\x1b[2J", "\x1b]0;x\x07": "\\x1b]0;x\\x07", "\u202eab": "\\u202eab", "\x9b31m": "\\x9b31m", "a\u200bb": "a\\u200bb",
        "\x7f": "\\x7f", "\ud800": "\\ud800", "\u2028": "\\u2028", "\x08": "\\x08"}  # fmt: skip

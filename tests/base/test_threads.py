@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads of several processes at once, and of the host beside a GPU."""
+"""Threads of several processes at once, and of the host with a GPU."""
 
 import os
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""train.timing: figures against a clock whose ticks are known, what a run prints and writes, and events on a GPU."""
+"""train.timing: figures against a clock whose ticks are known, the output of a run, and events on a GPU."""
 
 import csv
 import threading
@@ -137,7 +137,7 @@ def test_a_step_is_read_when_the_device_has_passed_it(clock: Clock, monkeypatch:
     assert {latency.steps for latency in timing.latencies()} == {3}
 
 
-# What people read
+# Output
 
 
 def test_the_table_indents_inner_ranges(clock: Clock) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies on a stream of their own: who waits for whom, and which memory is known to be in use."""
+"""Copies on a stream of their own: waits between streams, and memory that counts as in use."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each choice is worth: which runs are made, and what the table says of them."""
+"""The worth of each choice: its runs, and its table."""
 
 import json
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps beside one another: gsplat's own loop is what it says, who cannot run does not stop the others, and it runs from end to end."""
+"""Steps compared: gsplat's own loop is as described, a contender that cannot run does not stop the others, and it runs from end to end."""
 
 import inspect
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sweep of launch bounds: which variants there are, what the compiler says of one, which is picked, and that the libraries are called
+"""The sweep of launch bounds: its variants, the compiler's resources of one, the choice, and that the libraries are called
 as they want to be, on a CPU by way of the emulation (tests/emulation)."""
 
 import json
@@ -95,7 +95,7 @@ def test_registers_without_a_gpu(nvcc: None, tmp_path: Path, capsys: pytest.Capt
     assert shown.strip() in (tmp_path / "out/sweep.md").read_text()
 
 
-# ---- what is written
+# ---- files
 
 
 def rows() -> list[dict[str, Any]]:

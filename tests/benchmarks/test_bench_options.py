@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of what every option is worth: which rows there are, what they show, and that it runs from end to end."""
+"""The table of the worth of every option: its rows and figures, and a run from end to end."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of poses reads a drive by each source and writes what it measured."""
+"""The benchmark of poses reads a drive by each source and writes its measurements."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of ranges: what it counts and times."""
+"""The benchmark of ranges: its counts and times."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of rendering: what it reports of our stages and of gsplat's, around a stand-in for the latter's kernels on a CPU."""
+"""The benchmark of rendering: its reports on our stages and gsplat's, around a stand-in for the latter's kernels on a CPU."""
 
 import json
 from itertools import cycle

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of the service: what it reports of a small scene, and that a service which does not start is a sentence."""
+"""The benchmark of the service: its report on a small scene, and that a service which does not start is a sentence."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of the training step: what it counts in a trace, and that it runs from end to end."""
+"""The benchmark of the training step: its counts in a trace, and that it runs from end to end."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of several views in one launch: its report, its views, and what it does where the two ways disagree."""
+"""The benchmark of several views in one launch: its report, its views, and its end if the two ways disagree."""
 
 import json
 from dataclasses import replace

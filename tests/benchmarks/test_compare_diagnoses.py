@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks/render/compare_diagnoses.py: ratios by hand, what stands in the table, lengths of bars, and mistakes."""
+"""benchmarks/render/compare_diagnoses.py: ratios by hand, the table, lengths of bars, and mistakes."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of what feeds a step: it refuses other shots than the baseline's, and runs from end to end."""
+"""The benchmark of a step's feed: it refuses other shots than the baseline's, and runs from end to end."""
 
 import json
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reconstruction is worth with each option: which runs are made, what stays of one that fails, and the table that takes it."""
+"""Quality with each option: the runs, the rest of one that fails, and the table."""
 
 import json
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quality gate: which runs it makes, and what it says of their metrics."""
+"""The quality gate: its runs, and its verdict on their metrics."""
 
 import json
 from pathlib import Path

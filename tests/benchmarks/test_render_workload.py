@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenes and views of the benchmarks of rendering: what they hold, and that they are the same each time."""
+"""The scenes and views of the benchmarks of rendering: their contents, the same each time."""
 
 import argparse
 from dataclasses import fields

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs no poses goes on while they are estimated, and an error of either is the one that the user reads."""
+"""Work without poses goes on while they are estimated, and an error of either is the one that the user reads."""
 
 from pathlib import Path
 from threading import Event, active_count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig's path between its known poses, and frames at any time and beside it."""
+"""The rig's path between its known poses, and frames at any time, on it and off it."""
 
 import math
 import pickle

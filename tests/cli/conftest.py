@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the command line share: a shell, a small pack, and a checkpoint trained on it."""
+"""Fixtures of the command line's tests: a shell, a small pack, and a checkpoint trained on it."""
 
 import shutil
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every key has a range, and what lies outside of it is refused on the command line with the sentence that says what it must be."""
+"""Every key has a range, and the command line refuses values outside with a sentence that names the range."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that turns wrong, from the command line: one sentence, the last good checkpoint, and what it had learned from."""
+"""A run that turns wrong, from the command line: one sentence, the last good checkpoint, and the names of the last frames."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user can mend, from the command line: code 2, one sentence with the file or key and the remedy, and nothing half-written."""
+"""Mistakes of a user, from the command line: status 2, one sentence with the file or key and the remedy, and nothing half-written."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fleet of drives: what ended is skipped, what fails is tried once more, each GPU has one run, and tables tell of all."""
+"""A fleet of drives: finished ones are skipped, failed ones tried once more, each GPU has one run, and tables tell of all."""
 
 import csv
 import json

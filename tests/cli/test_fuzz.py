@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/fuzz.py: its short form finds nothing, and it does see what is wrong."""
+"""scripts/fuzz.py: its short form finds nothing, and it does find a planted fault."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run outlives, or ends well of: memory that runs out, a disk that is full for a while, frames that cannot be read, outputs that
-fail. In this process; tests/cli/test_interrupts.py has what needs one of its own."""
+"""Events that a run outlives, or ends well with: lack of memory, a disk that is full for a while, unreadable frames, failing outputs.
+In this process; tests/cli/test_interrupts.py has events that need one of their own."""
 
 import errno
 import json

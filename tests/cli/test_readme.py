@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md tells a newcomer to type runs, in its order and in one folder, with smaller budgets; what needs a GPU says so on a CPU."""
+"""The commands of README.md run in their order, in one folder, with smaller budgets; those that need a GPU say so on a CPU."""
 
 import re
 import shlex

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run imports: nothing before it is needed, as it waits for it."""
+"""The imports of a run: none before its need, because the run waits for each."""
 
 import json
 import os

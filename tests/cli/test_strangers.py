@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints from strangers, from the command line: every command that reads one refuses what does not fit, and resolves nothing."""
+"""Checkpoints from strangers, from the command line: every command that reads one refuses wrong content, and resolves nothing."""
 
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as users write them: what looks like a number stays a text, paths hold any character, lists need no brackets. Of every verb."""
+"""Values as users write them, for every command: texts like numbers stay texts, paths hold any character, lists need no brackets."""
 
 import os
 import re
@@ -310,7 +310,7 @@ def test_numbers_need_no_brackets(given: str) -> None:
     assert read("render", ["times", "shift"], given) == [[0, 20], [0, 20]]
 
 
-# ---- what cannot be read
+# ---- unreadable arguments
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures from beside the path: rays that meet their points, points that others hide, and boxes that are there or not."""
+"""Figures off the path: rays that meet their points, points that others hide, and boxes that are there or not."""
 
 import math
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring: what `evaluate` gathers, and the command from the outside."""
+"""Measuring: the figures of `evaluate`, and the command from the outside."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ MIXED = frozenset({"trained_split", "trained_on", "trained_frames"})
 COUNTERS = {"gaussians", "steps", "seconds_train", "device", "commit", "split", "subset", "checkpoint", "findings"}
 
 
-# What is gathered
+# Figures
 
 
 def test_frames_of_a_subset() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators activate, regularisers and explore: schemas, what they refuse, and that a graph of them may be replayed;
+"""The operators activate, regularisers and sgld_noise: schemas, refusals, and that a graph of them may be replayed;
 tests/opt/test_fused_activate.py has their numbers."""
 
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator adam: its schema, what it refuses, and that a graph of it may be replayed; tests/opt/test_fused_adam.py has its numbers."""
+"""The operator adam: its schema, its refusals, and that a graph of it may be replayed; tests/opt/test_fused_adam.py has its numbers."""
 
 import pytest
 import torch

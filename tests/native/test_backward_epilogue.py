@@ -48,7 +48,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     return driven(request.param)
 
 
-# ---- beside one view after another
+# ---- against one view after another
 
 
 def scene_of(views: list[View], sensors: tuple[str, ...], n: int, device: torch.device, **options: Any) -> Scene:
@@ -213,7 +213,7 @@ def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
         assert_learned_alike(learn(twice, own, scene, views), expected)
 
 
-# ---- beside the reference
+# ---- against the reference
 
 
 @pytest.mark.parametrize("stored", [False, True])

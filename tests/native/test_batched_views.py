@@ -67,7 +67,7 @@ def compare(scene: Scene, views: list[View], stages: Stages, **how: Any) -> tupl
     return found, expected
 
 
-# ---- beside one view after another
+# ---- against one view after another
 
 
 @pytest.mark.parametrize("part", [8, 1 << 30], ids=["parts", "whole lists"])
@@ -253,7 +253,7 @@ def test_lists_without_capacity_say_so(sensor: str, capacity: int, device: torch
     assert sum(capacities.values()) < 5 * sum(listed.capacity for listed in expected.lists)
 
 
-# ---- beside the reference
+# ---- against the reference
 
 
 @pytest.mark.parametrize("sensor", [*SENSORS, "lidar with targets", "lenses", "rosette"])
@@ -326,7 +326,7 @@ def moved(scene: Scene, device: torch.device) -> Scene:
     return scene_to(scene, device)
 
 
-# ---- what cannot be
+# ---- refusals
 
 
 def test_what_hinders(device: torch.device) -> None:

@@ -121,7 +121,7 @@ def test_max_jobs_reach_ninja(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert answer(library()) == 42 and (tmp_path / "seen").read_text().strip().endswith("-j 1")
 
 
-# ---- what the fingerprint knows
+# ---- the fingerprint
 
 
 def tools() -> Toolchain:
@@ -201,7 +201,7 @@ def test_the_fingerprint_knows(what: str, monkeypatch: pytest.MonkeyPatch, tmp_p
     assert fingerprint(other) != before
 
 
-# ---- what is missing
+# ---- missing tools
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_with_nvcc_kernels_for_the_gpu_are_compiled_too(monkeypatch: pytest.Monk
     assert "arch=compute_90,code=sm_90" in text and f"-isystem '{tmp_path}/my cuda/include'" in text
 
 
-# ---- what goes wrong
+# ---- failures
 
 
 def test_an_error_of_the_compiler_is_reported_and_leaves_nothing(kernels: Path, calls: Path) -> None:

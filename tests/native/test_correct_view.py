@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators correct_view and pose_gradient: what nurec_lite.splat.corrected and .pose_delta compute, checked in float64."""
+"""The operators correct_view and pose_gradient against nurec_lite.splat.corrected and .pose_delta, in float64."""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -84,7 +84,7 @@ def test_operators_of_tensors_on_the_cpu_are_the_emulated_ones() -> None:
     assert ran.stdout.strip() == "9"
 
 
-# ---- kernels that show what the emulation does
+# ---- kernels that show the emulation
 
 
 @dataclass

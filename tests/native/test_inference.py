@@ -94,7 +94,7 @@ def compare(scene: Scene, views: list[View], device: torch.device, seen: bool = 
             assert bool((two.opacity > 0.3).any()) == seen
 
 
-# ---- what views see
+# ---- renders
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator mask_absent_actors against its definition in double precision; what it is for: tests/opt/test_fused_interp.py."""
+"""The operator mask_absent_actors against its definition in double precision; its use: tests/opt/test_fused_interp.py."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/aligned_frame.cuh in double precision: what a ray of a view meets there is what it meets in a Gaussian's own frame."""
+"""kernels/math/aligned_frame.cuh in double precision: a ray has the same response there as in a Gaussian's own frame."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/outline.cuh and conic.cuh in double precision. They are bounds: what matters is that they never leave out what a ray sees,
-and that they leave out most of what none sees."""
+"""kernels/math/outline.cuh and conic.cuh in double precision. They are bounds: they must never leave out a Gaussian that a ray sees,
+and must leave out most of the others."""
 
 from functools import cache
 
@@ -90,7 +90,7 @@ def by_conic(view: CameraView, g: WorldGaussians) -> Tensor:
     return torch.stack(found)
 
 
-# ---- what it is for
+# ---- its use
 
 
 @pytest.mark.parametrize("lens", [(), LENS], ids=["straight", "bent"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/random.cuh: Philox4x32-10 is that of its paper, and what is made of it is normal."""
+"""kernels/math/random.cuh: Philox4x32-10 is that of its paper, and its normal numbers are normal."""
 
 import math
 
@@ -71,7 +71,7 @@ def test_the_largest_row() -> None:
     assert call("drawn", torch.tensor([[float(ONES)]], dtype=F64), 1.0, 0.0, 1.0).isfinite().all()
 
 
-# ---- whether they are normal: all limits are five standard deviations of what is estimated
+# ---- whether they are normal: all limits are five standard deviations of the estimate
 
 
 def test_moments_of_every_axis() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator multi_tensor_copy: that every byte arrives and no other is touched, what it refuses, and memory of the host that a GPU
+"""The operator multi_tensor_copy: every byte arrives and no other is touched; refusals; and memory of the host that a GPU
 writes."""
 
 import pytest

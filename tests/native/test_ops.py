@@ -130,7 +130,7 @@ def refused(call: str, args: Arguments, *words: str) -> None:
         assert word in str(caught.value), f"no '{word}' in: {caught.value}"
 
 
-# ---- what torch checks
+# ---- torch's own checks
 
 
 @pytest.mark.parametrize("call", CALLS)

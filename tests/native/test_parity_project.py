@@ -86,7 +86,7 @@ def mask(index: Tensor, n: int) -> Tensor:
     return out
 
 
-# ---- what is certain
+# ---- certain cases
 
 
 def surely_seen(g: WorldGaussians, view: View) -> tuple[Tensor, Tensor]:

@@ -245,7 +245,7 @@ def test_the_number_of_threads_does_not_matter(sensor: str) -> None:
         assert all(torch.equal(getattr(other, k), getattr(found[0], k)) for k in ("rays", "offsets", "gaussians"))
 
 
-# ---- what the lists lose
+# ---- losses of the lists
 
 
 def every_pair(view: View, order: Tensor, rays_per_tile: int) -> PairList:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of harmonics as products that nobody writes: what the backward pass leaves is what torch has in float64, only a step's own
-parameters leave it, and the operators say what does not fit. tests/opt/test_fused_harmonics.py has the updates."""
+"""Gradients of harmonics as unwritten products: the backward pass agrees with torch in float64, only a step's own
+parameters take part, and the operators refuse wrong arguments. tests/opt/test_fused_harmonics.py has the updates."""
 
 from dataclasses import replace
 from typing import Any

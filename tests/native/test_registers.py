@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers without a GPU: what every kernel takes on five architectures, against kernels/budget.json.
+"""Registers without a GPU: those of every kernel on five architectures, against kernels/budget.json.
 
 Files that are as they were when the budget was made are not compiled again (scripts/measured.py). With $NUREC_RESOURCES all are, and the
 table is written there. Without nvcc these tests skip, or fail if CI is set.
@@ -114,7 +114,7 @@ def test_files_with_cub_hold_no_kernels_of_ours() -> None:
         assert "#include <cub/" not in text or "__global__" not in text, f"{path.name} would not be measured"
 
 
-# ---- what ptxas says
+# ---- output of ptxas
 
 
 def test_a_report_is_read() -> None:
@@ -184,7 +184,7 @@ def test_the_budget_is_written_as_it_is_kept() -> None:
     assert budget_text(read_budget()) == path.read_text()
 
 
-# ---- what was measured
+# ---- measured files
 
 
 @pytest.fixture

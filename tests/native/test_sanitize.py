@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/sanitize.py: what it reads from compute-sanitizer's reports, with a stand-in for the program where there is no GPU."""
+"""scripts/sanitize.py: its reading of compute-sanitizer's reports, with a stand-in for the program where there is no GPU."""
 
 import re
 from collections.abc import Callable

@@ -207,7 +207,7 @@ def test_runs_can_be_repeated_and_steps_differ() -> None:
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 
 
-# ---- what does not fit
+# ---- refusals
 
 
 def test_moments_of_two_types_are_refused() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels are told about a view, in Python's floats, against the torch formulas."""
+"""The row of a view for the kernels, in Python's floats, against the torch formulas."""
 
 import ctypes
 import math

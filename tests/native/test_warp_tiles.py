@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles of 32 rays and their lists (kernels/raster_warps/bin), which the CUDA drivers alone have: compared with what rays see, by the
+"""Warp tiles of 32 rays and their lists (kernels/raster_warps/bin), which the CUDA drivers alone have: compared with what rays see, by the
 responses of tests/support/splat_scenes.py. Blending them: tests/native/test_segments.py."""
 
 import math

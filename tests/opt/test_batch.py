@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `batch`: several images a step, those of one moment first, none again before all have come; the loss is their mean, rates
-follow their number, and all other options do what they did."""
+follow their number, and all other options work as before."""
 
 import json
 from collections import Counter
@@ -134,7 +134,7 @@ def test_a_broken_run_names_all_frames_of_a_step() -> None:
     assert [frame["index"] for frame in seen(planned(2, 2), 7)] == [*images, *sweeps]
 
 
-# What is learned
+# Learning
 
 
 def gradients(stages: Stages, shots: Shots) -> dict[str, Tensor]:

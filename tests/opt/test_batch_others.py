@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `batch` with one launch for all views of a step, and what else shapes a step: branches on streams of their own, recordings,
-sweeps in some steps alone, images of several sizes. What is learned is what the loop learns, without streams and recordings."""
+"""The option `batch` with one launch for all views of a step, and other influences on a step: branches on streams of their own, recordings,
+sweeps in some steps alone, images of several sizes. Results equal those of the loop, without streams and graphs."""
 
 from collections import Counter
 from collections.abc import Callable

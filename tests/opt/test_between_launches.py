@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `cuda_graph`: what a launch tells is kept from the next, and what the next reads lies where it reads it."""
+"""The option `cuda_graph`: a launch's results are kept from the next launch, and the inputs of the next lie at their places."""
 
 import pytest
 import torch

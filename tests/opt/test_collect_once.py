@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `collect_once`: the step computes what the baseline's computes, with one collection and one activation."""
+"""The option `collect_once`: the step computes the same as the baseline's, with one collection and one activation."""
 
 import json
 from dataclasses import replace

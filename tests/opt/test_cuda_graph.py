@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `cuda_graph`: what it launches is the step without it, through relocations, failed steps and sweeps of any size. On a CPU
+"""The option `cuda_graph`: its launch equals the step without it, through relocations, failed steps and sweeps of any size. On a CPU
 a stand-in for the recorder does the work again at every launch, in the fixed places; on a GPU it is recorded."""
 
 import json
@@ -33,7 +33,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
 
 
-# ---- what it is
+# ---- the option
 
 
 def test_it_stands_around_learn_and_names_what_it_needs() -> None:
@@ -131,7 +131,7 @@ def test_a_recording_goes_on_through_relocations_that_add_no_gaussians(monkeypat
     assert all(value.isfinite().all() for value in everything(graphed).values())
 
 
-# ---- what cannot be recorded
+# ---- steps that cannot be captured
 
 
 def test_what_cannot_be_recorded_is_listed_and_steps_go_on(

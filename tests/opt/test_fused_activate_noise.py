@@ -41,7 +41,7 @@ def stages_of(*more: str) -> Stages:
     return build_stages({name: parameters_of(name) for name in names}, base_stages("native", torch.device("cpu")))
 
 
-# ---- what it draws
+# ---- draws
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -119,7 +119,7 @@ def test_the_stage_draws_by_updates_and_seed(amount: float, counted: int) -> Non
     assert torch.equal(b.scene.gaussians.means, start.scene.gaussians.means) == (amount == 0)
 
 
-# ---- what counts
+# ---- rows that count
 
 
 @pytest.mark.parametrize("optimizer", [(), ("fused_adam",)], ids=["torch's", "fused_adam"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relocation with the option `fused_activate`: that without it, but for the rounding of what copies are."""
+"""Relocation with the option `fused_activate`: equal to relocation without it, up to rounding of copies."""
 
 from collections.abc import Callable
 from typing import Any

@@ -183,7 +183,7 @@ def test_a_failed_step_changes_nothing(device: str) -> None:
             assert torch.equal(now, then)
 
 
-# ---- what a step touched alone
+# ---- touched values alone
 
 
 @pytest.mark.parametrize("device", DEVICES)

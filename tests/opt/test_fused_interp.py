@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `fused_interp`: what it collects is what the baseline collects, and training goes the same way."""
+"""The option `fused_interp`: it collects the same as the baseline, and training goes the same way."""
 
 from collections.abc import Hashable
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `fused_project`, as a training runs it: steps learn what they do without. CUDA's drivers alone have it: on a CPU these are
+"""The option `fused_project`, as a training runs it: steps learn the same as without it. CUDA's drivers alone have it: on a CPU these are
 the emulated ones. Single views and their gradients: tests/native/test_backward_epilogue.py."""
 
 import json

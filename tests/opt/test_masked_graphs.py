@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks in steps that are recorded, in relocations, and in one launch for all views: what lies under them changes no bit."""
+"""Masks in captured steps, in relocations, and in one launch for all views: masked pixels change no bit."""
 
 from dataclasses import replace
 

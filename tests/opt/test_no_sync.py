@@ -63,7 +63,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(no_sync, "HostFuture", Late)
 
 
-# ---- what it is
+# ---- the option
 
 
 def test_the_stages_that_it_swaps() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `resident`: bitwise the baseline's shots, decoded once, in the order of need; and what it does when they do not fit."""
+"""The option `resident`: bitwise the baseline's shots, decoded once, in the order of need; and its end if they do not fit."""
 
 import logging
 import threading
@@ -287,7 +287,7 @@ def test_sweeps_that_steps_take_whole_are_bundled_once(lidar_rays: int, times: i
     stages.close()
 
 
-# What does not fit
+# Captures that do not fit
 
 
 def test_the_size_is_that_of_what_is_kept() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `resident` with opt.resident.jpeg=gpu: images are what the library gives, all else is as ever, errors are the host's."""
+"""The option `resident` with opt.resident.jpeg=gpu: images are those of the library, all else is as without it, errors are the host's."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -110,7 +110,7 @@ def test_a_file_that_is_cut_off_is_an_error_of_the_step_that_needs_it(stages: St
         fed(stages, damaged, at)
 
 
-# What cannot be
+# Refusals
 
 
 def test_it_needs_a_gpu() -> None:

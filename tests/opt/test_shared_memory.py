@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `shared_memory`: its field of the plan, and what its instances stage. tests/opt/test_split_backward.py compares their
+"""The option `shared_memory`: its field of the plan, and the staging of its instances. tests/opt/test_split_backward.py compares their
 results."""
 
 import re

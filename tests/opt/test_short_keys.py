@@ -181,7 +181,7 @@ def test_the_operator_refuses_other_numbers_of_bits(bits: int, device: torch.dev
         projected(*along("lidar", clustered(3)), bits, device)
 
 
-# ---- what is rendered
+# ---- renders
 
 
 def blended(g: WorldGaussians, view: CameraView, bits: int, device: torch.device) -> Blend:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `side_streams`: who waits for whom, with streams that take notes; and on a GPU steps are those without it, also where
+"""The option `side_streams`: waits between streams, with streams that take notes; and on a GPU steps are those without it, also where
 branches lag far behind one another and memory that was freed is written over at once."""
 
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def noted(number: int, notes: list[str]) -> Tensor:
     return tensor
 
 
-# ---- who waits for whom
+# ---- waits between streams
 
 
 def test_it_is_for_a_gpu() -> None:

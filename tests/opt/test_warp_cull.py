@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `warp_cull`: a field of the plan, and training steps with it and with what stands on it. That bundles, lists and parts
+"""The option `warp_cull`: a field of the plan, and training steps with it and with the options that need it. That bundles, lists and parts
 compute the same: tests/native/test_warp_tiles.py."""
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export: what a PLY file holds shows the same picture, and what it cannot hold is said."""
+"""Export: a PLY file shows the same picture, and names the parts that it cannot hold."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ def exported(scene: Scene, folder: Path, **options: object) -> dict[str, np.ndar
     return read_ply(out)
 
 
-# ---- what the file holds
+# ---- contents
 
 
 @pytest.mark.parametrize("degree", DEGREES)
@@ -212,7 +212,7 @@ def test_values_too_large_for_single_precision_are_left_out(tmp_path: Path) -> N
     assert len(ply["x"]) == int((g.node == BACKGROUND).sum()) - 1
 
 
-# ---- what users type
+# ---- command lines
 
 
 def test_an_unknown_node(tmp_path: Path) -> None:

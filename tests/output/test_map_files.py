@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Depth, normals, opacity and classes as files of the command render: what they hold is what the maps are."""
+"""Depth, normals, opacity and classes as files of the command render: files hold the values of the maps."""
 
 import json
 from dataclasses import replace

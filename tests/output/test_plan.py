@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration asks to render, and what it cannot ask."""
+"""The renders that a configuration asks for, and refusals."""
 
 from dataclasses import replace
 from typing import Any

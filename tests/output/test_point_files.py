@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendered sweeps as .npz and .ply: what is written can be read back, and agrees with rays and poses."""
+"""Rendered sweeps as .npz and .ply: files can be read back, and agree with rays and poses."""
 
 from dataclasses import replace
 from pathlib import Path

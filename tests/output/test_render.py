@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command render: what it draws is what the stages render, and files lie where they should."""
+"""The command render: it draws the renders of the stages, and files lie in their places."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +65,7 @@ def picture(path: Path) -> np.ndarray:
         return np.asarray(file.convert("RGB"))
 
 
-# What is drawn
+# Drawings
 
 
 def test_own_frames_are_what_evaluate_renders_bitwise(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cameras and lidars from YAML files: what the keys mean, what is refused, and what the examples of docs/sensors.md render."""
+"""Cameras and lidars from YAML files: meanings of the keys, refusals, and renders of the examples of docs/sensors.md."""
 
 import math
 import re
@@ -41,7 +41,7 @@ def rays(sensor: NovelSensor) -> Any:
     return frame.load()
 
 
-# ---- what keys mean
+# ---- keys
 
 
 def test_numbers_with_an_exponent_are_numbers_and_names_stay_texts(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_sensor_is_mounted_relative_to_another(tmp_path: Path) -> None:
     )
 
 
-# ---- what is refused
+# ---- refusals
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_ids_that_make_the_same_name_get_files_of_their_own(tmp_path: Path) -> N
     assert len(set(files)) == len(scene.tracks) + 1 == len(list(tmp_path.glob("*.ply")))
 
 
-# ---- what users read
+# ---- output
 
 
 def test_files_say_what_they_lack(tmp_path: Path) -> None:

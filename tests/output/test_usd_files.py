@@ -69,7 +69,7 @@ def placed(read: Callable[[str], np.ndarray], T: np.ndarray) -> WorldGaussians:
     return replace(world, frames=frame)
 
 
-# ---- what it holds
+# ---- contents
 
 
 @pytest.mark.parametrize("degree", [0, 3])

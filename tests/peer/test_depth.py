@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lidar returns as depths in an image: where they fall, what the step learns from them, and what is measured at them."""
+"""Lidar returns as depths in an image: their pixels, their loss in a step, and measurements at them."""
 
 import json
 import math

@@ -149,7 +149,7 @@ def test_poses_of_tracks_get_the_gradients_that_they_get_from_ours() -> None:
         torch.testing.assert_close(theirs, mine, rtol=1e-3, atol=1e-3 * float(mine.abs().max()))
 
 
-# What can be chosen
+# Choices
 
 
 @pytest.mark.parametrize(

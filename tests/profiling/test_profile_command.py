@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `profile` from the command line: nsys played by a small program, torch.profiler on the CPU, and what the user is told."""
+"""The command `profile` from the command line: nsys played by a small program, torch.profiler on the CPU, and messages to the user."""
 
 import json
 import re

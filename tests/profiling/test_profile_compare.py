@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two profiles side by side: hand-computed differences, their order, gates, and what is never taken for passed."""
+"""Two profiles side by side: hand-computed differences, their order, gates, and cases that never pass."""
 
 import json
 from dataclasses import MISSING, fields, replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a kernel from the counters of ncu, against values computed by hand, and what is written of them."""
+"""Figures of a kernel from the counters of ncu, against values computed by hand, and the files with them."""
 
 import csv
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The raw page of ncu: columns by name, units converted, what was not measured, and pages that are none."""
+"""The raw page of ncu: columns by name, units converted, missing measurements, and files that are no pages."""
 
 from pathlib import Path
 

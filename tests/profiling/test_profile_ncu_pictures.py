@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""roofline.png and stalls.png: where kernels lie, in which colour, and what happens where figures are missing."""
+"""roofline.png and stalls.png: places and colours of kernels, and missing figures."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nsys exports that the test builds itself: what is read, whatever version wrote it, and what is said of those that lack something."""
+"""nsys exports that the test builds itself: they are read, of any version, and a missing part is named."""
 
 import sqlite3
 from contextlib import closing

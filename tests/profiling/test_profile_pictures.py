@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pictures and tables of a profile hold."""
+"""Contents of a profile's pictures and tables."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding nsys and ncu: PATH, the usual places, versions, and what is said when there is none."""
+"""Finding nsys and ncu: PATH, the usual places, versions, and the message if there is none."""
 
 from pathlib import Path
 

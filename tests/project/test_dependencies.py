@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the project needs is bounded above, locked to one version, and under a licence that it may be passed on with."""
+"""Dependencies are bounded above, locked to one version, and under licences that allow redistribution."""
 
 import csv
 import re

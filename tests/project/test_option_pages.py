@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of options: what they show comes from files and is up to date, and code that is gone is an error."""
+"""The pages of options: their contents come from files and are up to date, and code that is gone is an error."""
 
 from pathlib import Path
 

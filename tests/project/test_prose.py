@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings say what is returned or done: none begins with a clause that lacks its subject."""
+"""Docstrings name the result or the action: none begins with a clause that lacks its subject."""
 
 import ast
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/reduce_results.py keeps what pages read, and every figure as it is."""
+"""scripts/reduce_results.py keeps the figures that pages read, unchanged."""
 
 import json
 import sys

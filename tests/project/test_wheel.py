@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wheel carries the folders that stand beside the package in a checkout, and nothing that is not needed to run."""
+"""A wheel carries the folders that stand next to the package in a checkout, and nothing that is not needed to run."""
 
 import subprocess
 import sys

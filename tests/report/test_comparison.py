@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several runs side by side: what differs, all figures, the same frames, and a sentence for whatever one of them lacks."""
+"""Several runs side by side: differences, all figures, the same frames, and a sentence for each missing part."""
 
 import csv
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page about a capture: valid, whole, escaped, fit for captures of which much is missing, and never lost for one picture."""
+"""The page about a capture: valid, whole, escaped, fit for incomplete captures, and never lost for one picture."""
 
 import base64
 import io
@@ -153,7 +153,7 @@ def test_a_remedy_is_drawn_before_and_after() -> None:
     assert fits.subject in alts[1] and "and 0 boxes" in alts[3]
 
 
-# ---- what fails
+# ---- failures
 
 
 def test_a_picture_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page: valid, whole without a network, escaped, complete, and fit for runs of which much is missing."""
+"""The page: valid, whole without a network, escaped, complete, and fit for incomplete runs."""
 
 import base64
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves and bars: axes, places and what is left out."""
+"""Curves and bars: axes, places and omissions."""
 
 import math
 

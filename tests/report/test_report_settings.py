@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a configuration differs from the defaults, and command lines that give it again."""
+"""Differences of a configuration from the defaults, and command lines that repeat it."""
 
 import shlex
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scalars for TensorBoard: what is written, where a run goes on, and what is said without the package."""
+"""Scalars for TensorBoard: entries, continued runs, and the message without the package."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bilateral grids: slicing, what they cost, what they can learn, and that a held-out image is told by its neighbours in time alone."""
+"""Bilateral grids: slicing, loss terms, learning, and held-out images, which get the grid of their neighbours in time."""
 
 import itertools
 import math

@@ -222,7 +222,7 @@ def test_gradients_without_actors_are_finite() -> None:
     assert gradients[0] is not None and not gradients[0][g.node != BACKGROUND].any()
 
 
-# ---- what sensors see of it
+# ---- the scene for a sensor
 
 
 def photograph(scene: Scene, time: float, T_world_cam: Tensor) -> Tensor:

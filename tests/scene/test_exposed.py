@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a camera exposes what it sees: gradients in float64. tests/splat/test_corrected.py has the values of vignetting."""
+"""Exposure of a camera: gradients in float64. tests/splat/test_corrected.py has the values of vignetting."""
 
 import pytest
 import torch

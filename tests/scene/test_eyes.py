@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a camera sees of which no image was trained on, and from where: as the others tell."""
+"""A camera without training images: exposure and pose follow the other cameras."""
 
 from dataclasses import replace
 

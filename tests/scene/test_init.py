@@ -295,7 +295,7 @@ def test_held_out_frames_leave_no_trace() -> None:
         assert torch.equal(value, scene.parameters()[name]), name
 
 
-# What may be missing
+# Missing parts
 
 
 def test_without_tracks_everything_is_background() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gaussians in two parts, those that stand still and those that move: what they are, and that renderers take them as the same in one."""
+"""Static and dynamic Gaussians as two arrays: their values, and equal renders of both forms."""
 
 from dataclasses import fields, replace
 from types import ModuleType
@@ -74,7 +74,7 @@ def two_parts() -> SplitGaussians:
     )
 
 
-# ---- what they are
+# ---- values
 
 
 def test_both_parts_in_one() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Voxels: which points share one, how large they are, and what is in them on average."""
+"""Voxels: points that share one, sizes, and means of their contents."""
 
 import pytest
 import torch

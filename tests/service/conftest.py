@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the service share: a service of one small scene, and a client."""
+"""Fixtures of the service's tests: a service of one small scene, and a client."""
 
 from collections.abc import Iterator
 from pathlib import Path

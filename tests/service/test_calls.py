@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each call over the wire: what comes back is what the renderer shows from there, by either name of the service."""
+"""Each call over the wire: answers equal the renderer's output, by either name of the service."""
 
 import io
 import re
@@ -196,7 +196,7 @@ def test_points_are_in_the_lidar_s_axes_at_the_end_of_the_revolution(client: Sen
     assert len(first) and first[:, 0].min() < ground[0][:, 0].min() - 0.5
 
 
-# ---- what else is asked of a service
+# ---- other requests
 
 
 def test_health_is_reported_by_the_standard_service(service: Service) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cameras of requests: what the service says of a camera is that camera again, and what is not rendered is refused by name."""
+"""Cameras of requests: the service's description of a camera gives that camera again, and unsupported ones are refused by name."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example client: it drives beside the recorded path and films what it sees."""
+"""The example client: it drives off the recorded path and films its view."""
 
 import imageio.v3 as iio
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages on the wire: bytes that were written by hand, from names, types and numbers, are what the messages hold."""
+"""Messages on the wire: messages agree with bytes written by hand from names, types and numbers."""
 
 import struct
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command serve: it listens, ends cleanly, and says in one sentence what keeps it from starting."""
+"""The command serve: it listens, ends cleanly, and names in one sentence the reason if it cannot start."""
 
 import os
 import re

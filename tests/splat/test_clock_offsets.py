@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cameras whose clocks differ from the rig's: where they were, and what their offsets learn."""
+"""Cameras whose clocks differ from the rig's: their poses, and the learning of their offsets."""
 
 from dataclasses import replace
 

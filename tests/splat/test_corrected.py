@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views whose poses are corrected, and what their corrections learn."""
+"""Views with corrected poses, and the learning of the corrections."""
 
 import math
 from dataclasses import replace

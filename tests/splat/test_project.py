@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of Gaussians in the sensor's plane: what they are, and what the lists made of them lose against all pairs."""
+"""Bounds of Gaussians in the sensor's plane: their values, and the losses of their lists against all pairs."""
 
 import math
 from dataclasses import replace
@@ -65,7 +65,7 @@ def share_lost(g: WorldGaussians, view: CameraView | LidarView) -> float:
     return float((contributes & ~listed_).sum() / contributes.sum())
 
 
-# ---- what the bounds are
+# ---- values of the bounds
 
 
 def linear_bounds(
@@ -216,7 +216,7 @@ def test_bounds_carry_no_gradient() -> None:
     assert not p.low.requires_grad and not p.high.requires_grad
 
 
-# ---- what the lists lose
+# ---- losses of the lists
 
 
 @pytest.mark.parametrize("motion", [STILL, CAMERA_MOTION], ids=["still", "moving"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks whether branches of a step keep to what `Streams` says of them: on a CPU, where all is done in one row, every operation on
-tensors is asked whose tensors it reads. What it reads of another branch and was not told of is a race on a GPU."""
+"""Checks that branches of a step keep to the rules of `Streams`: on a CPU, where all is done in one row, every operation on
+tensors is checked for the owners of the tensors that it reads. A tensor of another branch that is not among its inputs is a race on a
+GPU."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to break the tiny drive, and what must come of it: one sentence that names the file or the key and the remedy."""
+"""Ways to break the tiny drive, and the expected end: one sentence that names the file or the key and the remedy."""
 
 from collections.abc import Callable
 from pathlib import Path

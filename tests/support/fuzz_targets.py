@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/fuzz.py throws at the readers: for each kind of input how one is drawn, as a list of steps that can be left out one by
+"""Inputs of scripts/fuzz.py for the readers: for each kind of input how one is drawn, as a list of steps that can be left out one by
 one, and how it is read."""
 
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in for gsplat's kernels where there is no CUDA: its own plain torch projection and lists, and dense blending.
+"""A stand-in for gsplat's kernels without CUDA: its own plain torch projection and lists, and dense blending.
 
 Its unscented transform differs from that projection by which Gaussians it drops (UnscentedTransformParameters): all sigma points, 0.17
 standard deviations from the mean, must lie in front of the camera and within a tenth of the image's size from it. So a Gaussian

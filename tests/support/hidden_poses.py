@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated street whose poses are hidden or altered, and what the poses that are found instead differ by."""
+"""A simulated street whose poses are hidden or altered, and the differences of the estimated ones."""
 
 import math
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendered lidar rays by what one sees of them."""
+"""Rendered lidar rays by their returns."""
 
 import torch
 from torch import Tensor

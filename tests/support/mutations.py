@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files: what `mutated` and `mutated_text` draw lies 1 to 4 mutations away from a valid file.
+"""Damaged files: `mutated` and `mutated_text` draw files that are 1 to 4 mutations away from a valid one.
 
     @hundreds
     @given(mutated_text(VALID))
@@ -187,7 +187,7 @@ BINARY: tuple[Mutation, ...] = (_flip, _replace, _replace_word, _insert, _delete
 TEXT: tuple[Mutation, ...] = (_number, _number, _drop_line, _repeat_line, _swap_lines)
 
 
-# ---- what readers owe
+# ---- duties of readers
 
 hundreds = settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 

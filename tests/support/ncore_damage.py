@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of NCore with other metadata, and what reads all of a sequence."""
+"""Stores of NCore with other metadata, and a function that reads all of a sequence."""
 
 import lzma
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures that a user may bring, made from any that has all: what they lack, and where their sensors disagree."""
+"""Captures that a user may bring, made from a complete one: missing parts, and sensors that disagree."""
 
 import math
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures that are not the one that a checkpoint was made from: what is changed in the tiny one, and what the sentence says.
+"""Captures that are not the one that a checkpoint was made from: the change of the tiny one, and the sentence.
 
 OTHER cannot mean the same and is refused. LIKE can be measured, and is a warning.
 """

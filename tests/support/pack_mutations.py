@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small pack, and ways to alter what its capture.json says; its CRC stays right."""
+"""A small pack, and ways to alter its capture.json; its CRC stays right."""
 
 import copy
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture for the tests of packs, what it may lose in one, and the rewriting of members."""
+"""A capture for the tests of packs, its tolerances in one, and the rewriting of members."""
 
 import json
 import math

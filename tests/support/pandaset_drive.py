@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slice of PandaSet that lies beside the checkout."""
+"""The slice of PandaSet next to the checkout."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled stages beside the plain torch ones in double precision, through the whole chain and on equal pair lists.
+"""The compiled stages against the plain torch ones in double precision, through the whole chain and on equal pair lists.
 
 A case is a scene and a view, both in float32. Its parameters become leaves twice, as they are for the kernels and in double precision
 for the reference, so that both start from the same numbers. Gradients are compared where a trainer takes them, at the parameters:
@@ -291,7 +291,7 @@ def run(
     return Result({k: v.detach().cpu() for k, v in values.items()}, gradients)
 
 
-# ---- what float32 may err by
+# ---- errors of float32
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in for gsplat where there is no CUDA: its rasterization with the exact response of our reference, and its harmonics."""
+"""A stand-in for gsplat without CUDA: its rasterization with the exact response of our reference, and its harmonics."""
 
 import torch
 from torch import Tensor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for CUDA's streams and events: notes in which order they are asked for what."""
+"""Stands in for CUDA's streams and events: notes the order of their calls."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

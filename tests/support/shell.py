@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs commands in this process, as a shell would, and says what a user sees; the fixtures `shell` and `train` stand in
+"""Runs commands in this process, as a shell would, and returns their output; the fixtures `shell` and `train` stand in
 tests/cli/conftest.py.
 
 def test_property(shell: Shell) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder full of files that nurec_lite did not write, and what is in a folder, byte for byte."""
+"""A folder full of files that nurec_lite did not write, and the contents of a folder, byte for byte."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints as a stranger may write them: a value anywhere in one is replaced, its bytes made to fit.
 
-`FLAWS` are single alterations with what the refusal must say; `altered` draws any.
+`FLAWS` are single alterations with the text of the refusal; `altered` draws any.
 """
 
 import copy

@@ -90,7 +90,7 @@ class Recording:
     def add(self, topic: str, kind: str, stamp: int, message: Any) -> None:
         self.rows.append((stamp + LATE, topic, kind, message))
 
-    # ---- what the capture has
+    # ---- the capture
 
     def images(self, *, compressed: str | None = "png", info: bool = True, encoding: str = "rgb8") -> "Recording":
         for frame in self.capture.images:

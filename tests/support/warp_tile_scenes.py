@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small scenes, their lists of bundles, and what is rendered from them by parts (nurec_lite/native/warps.py)."""
+"""Small scenes, the lists of their warp tiles, and renders from them by segments (nurec_lite/native/warps.py)."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""density.cap=auto: what the capture decides on holds for the whole run, also when it goes on."""
+"""density.cap=auto: the cap of the capture holds for the whole run, also for a continued one."""
 
 import logging
 from contextlib import nullcontext

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures that a user may bring, with sensors that are corrected: each ends with finite numbers and says what it found."""
+"""Captures that a user may bring, with sensors that are corrected: each ends with finite numbers and with findings."""
 
 import math
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks go on while a run begins: whose error is raised, what waits, what is logged, and how many frames are decoded."""
+"""Checks go on while a run begins: the raised error, waits, log lines, and the number of decoded frames."""
 
 import logging
 import threading

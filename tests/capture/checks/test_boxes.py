@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boxes that do not hold what the lidar sees, each with the reading that is right, and tracks that cannot be. None of what is right."""
+"""Boxes that miss the lidar's returns, each with the right reading, and impossible tracks. Right boxes give no verdict."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -48,7 +48,7 @@ def doubts(capture: Capture) -> list[Verdict]:
     return [verdict for verdict in check_cameras(Sample(capture)) if verdict.level in DOUBTS]
 
 
-# ---- what makes a capture wrong
+# ---- wrong captures
 
 
 def cameras(change: Callable[[Camera], Camera], which: slice = slice(None)) -> Odd:
@@ -196,7 +196,7 @@ def test_a_mounting_that_is_off_by_some_amount_is_named(change: Callable[[Tensor
     assert verdict.remedy is not None and "correct its mounting" in verdict.remedy
 
 
-# ---- what is right, and what cannot be told
+# ---- right and uncertain captures
 
 
 def levels(capture: Capture) -> list[Level]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images that cannot be used are found before training; those that show nothing, stand still or are another camera's are told."""
+"""Images that cannot be used are found before training; empty and repeated images, and those of another camera, are named."""
 
 from collections.abc import Callable
 from dataclasses import replace

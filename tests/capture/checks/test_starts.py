@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What edges determine of a camera is what its corrections begin with, and they correct it."""
+"""A camera's corrections begin with the values that edges show, and correct it."""
 
 import math
 from dataclasses import replace

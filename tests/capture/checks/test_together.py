@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks in processes find what they find in threads, and their process may die, fail or be given up."""
+"""Checks in processes have the findings of checks in threads, and their process may die, fail or be given up."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is certain stops a run unless the capture is trusted; what is likely is a finding, also of a run that goes on."""
+"""A certain mistake stops a run unless the capture is trusted; a likely one is a finding, also of a continued run."""
 
 import json
 import logging

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user can break in a KITTI drive: for each, one sentence that names the file or the key and the remedy."""
+"""Ways to break a KITTI drive: for each, one sentence that names the file or the key and the remedy."""
 
 import os
 from pathlib import Path

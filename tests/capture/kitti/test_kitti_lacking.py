@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives that lack a sensor, or frames: what is there is read, and a sentence names what is needed."""
+"""Drives that lack a sensor, or frames: the rest is read, and a sentence names a missing part that is needed."""
 
 import shutil
 from pathlib import Path

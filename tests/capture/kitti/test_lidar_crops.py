@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was cut away from sweeps is not taught as rays that did not return, and is said; what did not return still is."""
+"""Points cut away from sweeps are named, and are not learned as rays without return; true rays without return still are."""
 
 import re
 from pathlib import Path

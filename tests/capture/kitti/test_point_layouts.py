@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files whose values are not four float32 a point are refused by a sentence that names what they hold."""
+"""Files whose values are not four float32 a point are refused by a sentence that names their layout."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A drive of KITTI goes through NCore: what was measured comes back, also where only returns are written, as other converters do."""
+"""A drive of KITTI goes through NCore: its measurements come back, also where only returns are written, as other converters do."""
 
 from pathlib import Path
 from typing import Any

@@ -188,7 +188,7 @@ def test_its_cameras_project_as_ours_do(tmp_path: Path, shutter: str) -> None:
     assert read_ncore(tmp_path / "x.zarr.itar").cameras[0].shutter == shutter
 
 
-# ---- what differs from drive to drive
+# ---- differences between drives
 
 
 def test_a_drive_far_away_and_before_time_0(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poses from sweeps and velocities: those of a simulated street come back, and what a capture says is kept where it is as sharp."""
+"""Poses from sweeps and velocities: those of a simulated street come back, and a capture's own poses stay if they are as sharp."""
 
 import logging
 from dataclasses import replace
@@ -150,7 +150,7 @@ def test_maps_hold_what_was_seen_before() -> None:
             assert min(others) < 10 and {k % 2 for k in others} != {own[0] % 2}
 
 
-# ---- what is kept
+# ---- kept poses
 
 
 def never(*_: Any) -> Any:

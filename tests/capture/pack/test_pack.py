@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pack gives back what went in: exactly, or within the stated steps."""
+"""A pack gives back its input: exactly, or within the stated steps."""
 
 import json
 import pickle

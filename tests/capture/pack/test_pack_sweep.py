@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep gives back what went in within the stated steps; what no lidar made is refused."""
+"""A sweep comes back within the stated steps; values of no lidar are refused."""
 
 import lzma
 import math

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where poses and mountings of a recording come from: topics, tf, satellites; and what is measured of the motion."""
+"""Sources of a recording's poses and mountings: topics, tf, satellites; and measured motion."""
 
 import math
 from collections.abc import Callable

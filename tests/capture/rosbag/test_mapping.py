@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The YAML that maps topics to sensors: what it may hold, what inspect proposes, and where a recording leaves a choice."""
+"""The YAML that maps topics to sensors: its values, the proposal of inspect, and choices that a recording leaves."""
 
 import re
 from pathlib import Path

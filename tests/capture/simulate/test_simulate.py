@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator is deterministic, exact, and makes captures of any size; the bundled capture is what it makes."""
+"""The simulator is deterministic, exact, and makes captures of any size; it makes the bundled capture."""
 
 import pickle
 from collections.abc import Iterator

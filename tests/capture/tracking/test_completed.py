@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels are completed by what the sweeps show: before, after, and where nothing is labelled."""
+"""Sweeps complete labels: before them, after them, and where labels lack."""
 
 import math
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How high boxes stand, where the map of the ground holds what lies on it: the object itself, a kerb, a ditch."""
+"""Heights of boxes where the map of the ground is wrong: by the object itself, a kerb, a ditch."""
 
 from collections.abc import Callable
 
