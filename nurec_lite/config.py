@@ -172,7 +172,7 @@ class TrainConfig:
 class MeasureConfig:
     """Figures beyond those of every held-out frame."""
 
-    seconds: float | None = None  # largest time for FLIP, LPIPS, figures off the path; 0: none; null: 4, or 20 on a CPU
+    seconds: float | None = None  # largest time for FLIP, LPIPS, figures off the path; 0: none; null: 3, or 20 on a CPU
 
 
 @dataclass

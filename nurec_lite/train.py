@@ -46,6 +46,7 @@ from nurec_lite.cli.multirun import check_named, folders, in_own_folder, one_job
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import hydra_arguments
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
+from nurec_lite.evaluation.ahead import held_out_ahead
 from nurec_lite.readers import Known, open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.training.checkpoint import load_checkpoint
@@ -242,14 +243,20 @@ def _own(state: TrainState, doubts: list[Verdict]) -> None:
 def _trained(stages: Stages, state: TrainState, doubts: list[Verdict], left_out: LeftOut) -> "Results | None":
     """Trains, and measures on the first rank. The others return None."""
     config = state.config
-    with tensorboard(config, state.history) as scalars:
+    ahead = held_out_ahead(state.plan.capture, state.device)
+    with tensorboard(config, state.history) as scalars, ahead:
         if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
             with span("training and checkpoint"):
-                train(stages, state, Path(config.out) / CHECKPOINT)
+                train(stages, state, Path(config.out) / CHECKPOINT, ahead.begin if _measures(config) else lambda: None)
         from nurec_lite.report.results import counters, results
 
         metrics = counters(state) | exchanged(stages)
-        return results(stages, state, metrics, doubts, scalars, left_out) if _still_first(stages) else None
+        return results(stages, state, metrics, doubts, scalars, left_out, ahead) if _still_first(stages) else None
+
+
+def _measures(config: Config) -> bool:
+    """Whether this rank measures the scene at the end."""
+    return config.train.evaluate and present().first
 
 
 def _still_first(stages: Stages) -> bool:

@@ -29,9 +29,11 @@ def in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
 
 @contextmanager
-def thread_pool() -> Iterator[ThreadPoolExecutor]:
-    """A pool of as many workers as torch has threads, with one thread each."""
-    with _threads() as threads, ThreadPoolExecutor(threads, initializer=_one_thread) as pool:
+def thread_pool(
+    workers: int | None = None,  # None: as many as torch has threads
+) -> Iterator[ThreadPoolExecutor]:
+    """A pool of workers with one thread each."""
+    with _threads() as threads, ThreadPoolExecutor(workers or threads, initializer=_one_thread) as pool:
         yield pool
 
 

@@ -54,9 +54,12 @@ class Measured:
     box: Tensor  # [n] row of the track with a point in its box; -1: none
 
     @staticmethod
-    def of(capture: Capture, index: int, device: torch.device | str = "cpu") -> "Measured":
+    def of(
+        capture: Capture,
+        index: int,
+        sweep: Sweep,  # of that index, on any device
+    ) -> "Measured":
         frame = capture.sweeps[index]
-        sweep = frame.load().to(device)
         points = world_points(frame, sweep, capture.lidar(frame.sensor))[sweep.returned]
         return Measured(points, boxes_of(points, capture.tracks, frame.time_mid))
 

@@ -4,16 +4,19 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.trajectory import shifted
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.evaluation.beside import DISTANCES, Beside, Measured, boxes_found, rays_beside, summary
 from nurec_lite.evaluation.metrics import range_errors
 from nurec_lite.evaluation.pictures import to_picture
+from nurec_lite.evaluation.spread import spread
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage
@@ -22,7 +25,6 @@ from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
 FRAMES = 8  # most images that are rendered off the path
-_GOLDEN = 0.6180339887498949  # its multiples spread over the drive, however many there are
 AsSeen = Callable[[ImageFrame, Tensor], Tensor]  # [H, W, 3] of a rendered colour, as the frame's camera sees it
 
 
@@ -48,10 +50,12 @@ def measure_beside(
     """Metrics as `beside.summary` names them, and the pictures of the first image; nothing without images or time."""
     found, drawn = {distance: Beside() for distance in DISTANCES}, None
     begin = time.monotonic()
-    for number, i in enumerate(spread(images, FRAMES)):
+    chosen = spread(images, FRAMES)
+    for number, sweeps in enumerate(in_threads(partial(_sweeps_of, capture), chosen)):
         if time.monotonic() - begin >= seconds:
             break
-        look = _Moment(stages, scene, capture, i, 1 if number % 2 == 0 else -1)
+        i = chosen[number]
+        look = _Moment(stages, scene, capture, i, 1 if number % 2 == 0 else -1, sweeps)
         seen = {distance: image for distance, image in look.images(found)}
         if stages.renders_lidar:
             look.sweeps(found)
@@ -62,21 +66,27 @@ def measure_beside(
     return summary(found), drawn
 
 
-def spread(indices: tuple[int, ...], most: int) -> list[int]:
-    """Returns some of them in such an order that every beginning spreads over all."""
-    places = (int(len(indices) * ((0.5 + k * _GOLDEN) % 1)) for k in range(4 * most if indices else 0))
-    return [indices[place] for place in dict.fromkeys(places)][:most]
+def _sweeps_of(capture: Capture, image: int) -> dict[int, Sweep]:
+    """The decoded sweeps of an image's moment, by their indices."""
+    moments = capture.moments
+    return {i: capture.sweeps[i].load() for i, m in enumerate(moments.sweeps) if m == moments.images[image]}
 
 
 class _Moment:
     """One image and the sweeps of its moment, as a rig further left or right would see them."""
 
-    def __init__(self, stages: Stages, scene: Scene, capture: Capture, image: int, sign: int) -> None:
+    def __init__(
+        self,
+        stages: Stages,
+        scene: Scene,
+        capture: Capture,
+        image: int,
+        sign: int,
+        sweeps: dict[int, Sweep],  # of the image's moment, by their indices
+    ) -> None:
         self.stages, self.scene, self.capture, self.sign = stages, scene, capture, sign
-        self.frame, moments = capture.images[image], capture.moments
-        of = [i for i, moment in enumerate(moments.sweeps) if moment == moments.images[image]]
-        self.device = scene.sky.device
-        self.measured = {i: Measured.of(capture, i, self.device) for i in of}
+        self.frame, self.device = capture.images[image], scene.sky.device
+        self.measured = {i: Measured.of(capture, i, sweep.to(self.device)) for i, sweep in sweeps.items()}
 
     def images(self, found: dict[int, Beside]) -> Iterator[tuple[int, CameraImage]]:
         """The image from each distance. Adds the boxes that are found again."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from nurec_lite.base.left_out import LeftOut
-from nurec_lite.base.pool import in_threads
+from nurec_lite.base.transfer import SideStream, tensors_of
 from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.evaluation.ahead import IMAGE, DecodedAhead
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import AnyView, Stages
@@ -25,20 +26,25 @@ class EachFrame:
     capture: Capture
     left_out: LeftOut
     advance: Callable[[], object]  # after each frame
+    decoded: DecodedAhead  # frames of the capture
 
     def at(
         self,
-        frames: Sequence[Frame],
+        kind: str,  # IMAGE or SWEEP
         chosen: Sequence[int],
         view: Callable[[int, Any], tuple[Any, AnyView]],  # of a frame and its content, after the caller's own data
     ) -> Iterator[tuple[int, Any, Any, Any]]:  # index, the caller's own data, view, render
         """Threads decode frames while those before them are rendered. A frame that cannot be decoded is left out. If a launch of several
         fails, the frames that are left are looked at one by one."""
-        waiting = list(chosen)
+        waiting, side = list(chosen), SideStream(self.scene.sky.device)
+        frames: Sequence[Frame] = self.capture.images if kind == IMAGE else self.capture.sweeps
 
         def coming(some: Sequence[int]) -> Iterator[tuple[tuple[int, Any], AnyView]]:
-            for i, content in in_threads(lambda i: (i, _content(frames[i])), some):
-                made = self.left_out.tried(measuring(frames[i]), lambda: view(i, _raised(content)))  # noqa: B023  called at once
+            for i in some:
+                content = self.decoded.of((kind, i))
+                with side.inside():  # copies do not wait for the renders that are queued
+                    made = self.left_out.tried(measuring(frames[i]), lambda: view(i, _raised(content)))  # noqa: B023  called at once
+                side.hand_over(tensors_of(made), side.mark())
                 if made is None:
                     waiting.remove(i)
                 else:
@@ -57,14 +63,6 @@ class EachFrame:
             log.debug("frames are looked at one by one", exc_info=error)
         for i in tuple(waiting):
             yield from self.left_out.tried(measuring(frames[i]), lambda: list(seen([i]))) or []  # noqa: B023  called at once
-
-
-def _content(frame: Any) -> Any:
-    """The decoded frame, or the error that it ends with."""
-    try:
-        return frame.load()
-    except Exception as error:
-        return error
 
 
 def _raised(content: Any) -> Any:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.masks import seen_mean
 
 PIXELS_A_DEGREE = 0.7 * 3840 / 0.7 * math.pi / 180  # a screen of 0.7 m and 3840 pixels from 0.7 m: the paper's default
@@ -47,18 +48,23 @@ def mean_flip(
     rendered: Tensor,
     target: Tensor,
     mask: Tensor | None = None,  # [H, W] bool, pixels that do not count
-) -> float:
-    return float(seen_mean(flip(rendered, target), mask))
+) -> Tensor:  # []
+    return seen_mean(flip(rendered, target), mask)
 
 
 def _colour_difference(
     linear: Tensor,  # [2, 3, H, W] linear RGB
 ) -> Tensor:  # [H, W] 0 to 1
     reference, test = _adapted(_lab(linear))
-    green, blue = torch.eye(3, device=linear.device)[1:, :, None, None]
-    largest = _distance(*_adapted(_lab(torch.stack([green, blue])))) ** _QC
+    largest = _largest(linear.device)
     found, knee = _distance(reference, test) ** _QC, _PC * largest
     return torch.where(found < knee, _PT / knee * found, _PT + (found - knee) / (largest - knee) * (1 - _PT))
+
+
+@lru_cache(maxsize=16)
+def _largest(device: torch.device) -> Tensor:  # [1, 1] between green and blue
+    green, blue = torch.eye(3, device=device)[1:, :, None, None]
+    return _distance(*_adapted(_lab(torch.stack([green, blue])))) ** _QC
 
 
 def _feature_difference(
@@ -130,9 +136,15 @@ def _separable(
     down: tuple[float, ...],  # as many weights
 ) -> Tensor:  # [n, 1, H, W]; the border is repeated beyond the images
     half, channels = len(across) // 2, images.transpose(0, 1)  # images as channels: a GPU does not round these to TF32
-    line, column = images.new_tensor(across)[None, None, None], images.new_tensor(down)[None, None, :, None]
+    line, column = _line(across, images.device)[None, None, None], _line(down, images.device)[None, None, :, None]
     rows = _each(F.pad(channels, (half, half, 0, 0), mode="replicate"), line)
     return _each(F.pad(rows, (0, 0, half, half), mode="replicate"), column).transpose(0, 1)
+
+
+@lru_cache(maxsize=64)
+def _line(weights: tuple[float, ...], device: torch.device) -> Tensor:
+    """Copied to the device once. Nothing may be written into it."""
+    return upload(torch.tensor(weights), device)
 
 
 def _each(channels: Tensor, filter: Tensor) -> Tensor:  # [1, n, H, W], [1, 1, h, w]
@@ -148,29 +160,40 @@ def _linear(srgb: Tensor) -> Tensor:
 
 
 def _times(matrix: Tensor, colours: Tensor) -> Tensor:
-    return torch.einsum("ij,njhw->nihw", matrix.to(colours), colours)
+    return torch.einsum("ij,njhw->nihw", matrix, colours)
 
 
-def _xyz() -> Tensor:
-    """XYZ relative to white from linear RGB."""
+@lru_cache(maxsize=16)
+def _xyz(device: torch.device) -> Tensor:
+    """XYZ relative to white from linear RGB. Nothing may be written into it."""
+    return upload(_relative_xyz().float(), device)
+
+
+@lru_cache(maxsize=16)
+def _rgb(device: torch.device) -> Tensor:
+    """Linear RGB from XYZ relative to white. Nothing may be written into it."""
+    return upload(torch.linalg.inv(_relative_xyz()).float(), device)
+
+
+def _relative_xyz() -> Tensor:
     return torch.tensor(_XYZ, dtype=torch.float64) / torch.tensor(_WHITE, dtype=torch.float64)[:, None]
 
 
 def _opponent(linear: Tensor) -> Tensor:
     """YCxCz: luminance, red-green, blue-yellow."""
-    x, y, z = _times(_xyz(), linear).unbind(1)
+    x, y, z = _times(_xyz(linear.device), linear).unbind(1)
     return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], dim=1)
 
 
 def _linear_from_opponent(opponent: Tensor) -> Tensor:
     luminance, red, blue = opponent.unbind(1)
     y = (luminance + 16) / 116
-    return _times(torch.linalg.inv(_xyz()), torch.stack([y + red / 500, y, y - blue / 200], dim=1))
+    return _times(_rgb(opponent.device), torch.stack([y + red / 500, y, y - blue / 200], dim=1))
 
 
 def _lab(linear: Tensor) -> Tensor:
     """CIELAB."""
-    relative, delta = _times(_xyz(), linear), 6 / 29
+    relative, delta = _times(_xyz(linear.device), linear), 6 / 29
     root = relative.clamp(min=1e-12) ** (1 / 3)
     x, y, z = torch.where(relative > delta**3, root, relative / (3 * delta**2) + 4 / 29).unbind(1)
     return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], dim=1)

@@ -15,7 +15,9 @@ from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.meter import Meter
 from nurec_lite.base.pool import in_threads
 from nurec_lite.base.ranges import span
+from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture, Frame, ImageFrame
+from nurec_lite.evaluation.ahead import IMAGE, SWEEP, DecodedAhead
 from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
 from nurec_lite.evaluation.metrics import ImageMetrics, LidarMetrics, as_unit, decibel
@@ -29,7 +31,8 @@ from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_vie
 from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
-SECONDS = {"cpu": 20.0, "cuda": 4.0}  # so that on a GPU a report stands a few seconds after the checkpoint
+SECONDS = {"cpu": 20.0, "cuda": 3.0}  # so that on a GPU a report stands a few seconds after the checkpoint
+FLIPS = 120  # images that FLIP and LPIPS are measured of at most, unless seconds are given
 PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
 
 
@@ -109,19 +112,21 @@ def evaluate(
     left_out: LeftOut | None = None,  # collects the parts that fail
     seconds: float
     | None = 0.0,  # that FLIP, LPIPS and figures off the path may take; 0: they are left out; None: SECONDS
+    ahead: DecodedAhead | None = None,  # the frames, which are being decoded; None: that begins here
 ) -> Evaluation:
     """All metrics of the frames, figures of each, and some of them to look at. Frames that cannot be measured are left out; if none can,
     the first one's error is raised."""
     left_out = left_out or LeftOut()
-    seconds = SECONDS[scene.sky.device.type] if seconds is None else seconds
+    seconds, flips = (SECONDS[scene.sky.device.type], FLIPS) if seconds is None else (seconds, None)
     learned, scene = scene, completed(scene, capture)
     rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
     image_metrics = ImageMetrics(left_out, [capture.images[i] for i in frames.images])
     lidar_metrics = LidarMetrics(left_out)
     depth_metrics = DepthMetrics(capture, compared)
-    perceptual = Perceptual(seconds / 2, len(frames.images), scene.sky.device, left_out)
-    with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter:
-        look = EachFrame(stages, scene, capture, left_out, meter.advance)
+    perceptual = Perceptual(seconds / 2, len(frames.images), scene.sky.device, left_out, flips)
+    ahead = ahead or DecodedAhead(capture, frames.images, rendered, scene.sky.device)
+    with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter, ahead as decoded:
+        look = EachFrame(stages, scene, capture, left_out, meter.advance, decoded)
         with span("images"):
             figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics, perceptual)
         with span("sweeps"):
@@ -150,7 +155,7 @@ def _measured_images(
     capture, seen_images = look.capture, list[_SeenImage]()
     choice = partial(_drawn, capture.images, capture.moments.images, chosen, PICTURES)
     drawn = look.left_out.tried("The choice of images that are drawn", choice) or set()
-    for i, truth, view, image in look.at(capture.images, chosen, partial(_exposure, look.scene, capture)):
+    for i, truth, view, image in look.at(IMAGE, chosen, partial(_exposure, look.scene, capture)):
         work = partial(_measure_image, look, i, truth, view, image, metrics, depths)
         found = look.left_out.tried(measuring(capture.images[i]), work)
         if found is not None:
@@ -192,7 +197,7 @@ def _measured_sweeps(
     capture, medians, kept = look.capture, dict[int, Tensor](), dict[int, tuple[Sweep, LidarReturns]]()
     choice = partial(_drawn, capture.sweeps, capture.moments.sweeps, chosen, PICTURES // 2)
     drawn = look.left_out.tried("The choice of sweeps that are drawn", choice) or set()
-    for i, sweep, _, returns in look.at(capture.sweeps, chosen, partial(_revolution, look.scene, capture)):
+    for i, sweep, _, returns in look.at(SWEEP, chosen, partial(_revolution, look.scene, capture)):
         median = look.left_out.tried(measuring(capture.sweeps[i]), partial(metrics.add, returns, sweep))
         if median is not None:
             medians[i] = median
@@ -317,7 +322,7 @@ def as_seen(
 ) -> Tensor:  # [H, W, 3] 0 to 1
     """Image through its camera's exposure; through the mean of all others where nothing was learned about that
     camera."""
-    moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=colour.device)
+    moment = upload(torch.tensor(frame.time_mid, dtype=torch.float64), colour.device)
     own, known, seen = capture.camera_index(frame.sensor), scene.calibration, []
     rows = range(len(scene.exposure))  # those of the cameras that the scene was learned from
     like = [own] if own in rows else rows

@@ -17,6 +17,7 @@ from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.evaluation import findings, measure
+from nurec_lite.evaluation.ahead import DecodedAhead
 from nurec_lite.evaluation.measure import Evaluation
 from nurec_lite.evaluation.results import left_scene, pace
 from nurec_lite.report.content import Report
@@ -60,10 +61,11 @@ def results(
     doubts: list[Verdict],  # of the checks before training
     scalars: Callable[[int, dict[str, Any]], None],  # takes the step and held-out metrics
     left_out: LeftOut,
+    ahead: DecodedAhead,  # the held-out frames, which are being decoded
 ) -> Results:
     """Measures the scene on the held-out frames if `train.evaluate`, and searches for oddities of the capture."""
     with span("measure"):
-        evaluation, problem = _measured(stages, state, left_out) if state.config.train.evaluate else (None, None)
+        evaluation, problem = _measured(stages, state, left_out, ahead) if state.config.train.evaluate else (None, None)
     if evaluation is not None:
         metrics = evaluation.metrics | metrics
         left_out.tried("Writing scalars for TensorBoard", partial(scalars, state.step, evaluation.metrics))
@@ -72,14 +74,16 @@ def results(
     return Results(metrics, found, evaluation, problem)
 
 
-def _measured(stages: Stages, state: TrainState, left_out: LeftOut) -> tuple[Evaluation | None, UserError | None]:
+def _measured(
+    stages: Stages, state: TrainState, left_out: LeftOut, ahead: DecodedAhead
+) -> tuple[Evaluation | None, UserError | None]:
     """The measurement, or why there is none."""
     log.info("measuring the held-out frames")
     capture = state.plan.capture
     try:
         seconds = state.config.measure.seconds
         return measure.evaluate(
-            stages, state.scene, capture, measure.held_out(capture), None, True, left_out, seconds
+            stages, state.scene, capture, measure.held_out(capture), None, True, left_out, seconds, ahead
         ), None
     except UserError as error:
         return None, error

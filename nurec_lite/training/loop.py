@@ -25,7 +25,12 @@ from nurec_lite.training.step import step
 log = logging.getLogger("nurec_lite")
 
 
-def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
+def train(
+    stages: Stages,
+    state: TrainState,
+    checkpoint: Path,
+    stepped: Callable[[], None] = lambda: None,  # called after the last step, before the checkpoint is written
+) -> None:
     """Steps until the budget is spent; saves now and then and at the end, also if it ends otherwise."""
     budget, ranks = state.config.train, present()
     bar = Bar(budget.steps, budget.seconds)
@@ -34,6 +39,8 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
         try:
             with ranks.with_others():
                 _until_spent(stages, state, checkpoint, bar, stop)
+            if not stop.asked:
+                stepped()
             bar.show(state.history.read())
             save(state, checkpoint, patiently)
         except (KeyboardInterrupt, Exception) as error:

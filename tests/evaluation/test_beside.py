@@ -15,8 +15,9 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.config import ModelConfig
 from nurec_lite.evaluation import measure, perceptual
 from nurec_lite.evaluation.beside import DISTANCES, Measured, aimed, rays_beside, unhidden
-from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside, spread
+from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
 from nurec_lite.evaluation.measure import Frames, as_seen, held_out
+from nurec_lite.evaluation.spread import spread
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
@@ -43,7 +44,7 @@ def beside(capture: Capture, scene: Scene, seconds: float) -> tuple[dict[str, fl
 @pytest.mark.parametrize("left", [0.0, 3.0, -3.0])
 def test_rays_of_the_moved_lidar_end_at_the_points(capture: Capture, left: float) -> None:
     frame = shifted(capture.sweeps[4], (0.0, left, 0.0))
-    points = Measured.of(capture, 4).points
+    points = Measured.of(capture, 4, capture.sweeps[4].load()).points
     rays = aimed(frame, capture.lidar(frame.sensor), points)
     view = lidar_view(capture, frame, rays, "cpu")
     cast = view.rays()
@@ -55,7 +56,7 @@ def test_rays_of_the_moved_lidar_end_at_the_points(capture: Capture, left: float
 
 
 def test_points_on_actors_are_left_out(capture: Capture) -> None:
-    measured = Measured.of(capture, 4)
+    measured = Measured.of(capture, 4, capture.sweeps[4].load())
     assert 0 < int((measured.box >= 0).sum()) < len(measured.box)
     rays = rays_beside(capture.sweeps[4], capture.lidars[0], measured)
     assert 0 < len(rays) <= int((measured.box < 0).sum())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FLIP has the values of NVIDIA's package, LPIPS is computed where its weights lie, and both keep to their time."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -83,17 +84,19 @@ def test_weights_that_lack_or_are_others_are_sentences(weights: Path) -> None:
         load_lpips(CPU)
 
 
-def measured(seconds: float, images: int, monkeypatch: pytest.MonkeyPatch, each: float = 1.0) -> Perceptual:
+def measured(
+    seconds: float, images: int, monkeypatch: pytest.MonkeyPatch, each: float = 1.0, most: int | None = None
+) -> Perceptual:
     """Every image takes a second of a clock that nothing else moves."""
     clock = [0.0]
 
-    def work(*_: Tensor | None) -> float:
+    def work(*_: Tensor | None) -> Tensor:
         clock[0] += each
-        return 0.25
+        return torch.tensor(0.25)
 
     monkeypatch.setattr(perceptual.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(perceptual, "mean_flip", work)
-    found = Perceptual(seconds, images, CPU, LeftOut())
+    found = Perceptual(seconds, images, CPU, LeftOut(), most)
     for _ in range(images):
         found.add(tensor(IMAGE), tensor(IMAGE))
     return found
@@ -104,6 +107,14 @@ def test_images_that_are_measured_spread_over_the_drive(monkeypatch: pytest.Monk
     found = measured(4.0, 16, monkeypatch)
     assert found.summary() == {"flip": 0.25} and len(found.flips) == 4
     assert found.notes == [
-        "LPIPS is left out: no weights.", "FLIP is of 4 of 16 images; measure.seconds=N gives it more time."
+        "LPIPS is left out: no weights.", "FLIP is of 4 of 16 images, spread over the drive; measure.seconds=N measures as many as fit.",
     ]  # fmt: skip
     assert measured(0.0, 16, monkeypatch).summary() == {}
+
+
+def test_a_number_of_images_spreads_over_the_drive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are of all cameras, although cameras take turns."""
+    found = measured(1e6, 360, monkeypatch, most=120)
+    assert len(found.flips) == len(found.chosen) == 120 and len(measured(1e6, 31, monkeypatch, most=120).flips) == 31
+    assert {number % 6 for number in found.chosen} == set(range(6))
+    assert max(b - a for a, b in pairwise(sorted(found.chosen))) <= 6
