@@ -41,6 +41,30 @@ def base_stages(
     return stages.compiled(plan, native_stages)
 
 
+def check_stages(
+    ops: str,
+    device: torch.device,
+    render: str,
+    options: dict[str, dict[str, Any]],  # as `build_stages` takes them
+) -> None:
+    """ConfigError or OptionError where these stages cannot be had here; quick, since nothing is compiled. Parts of `all` that cannot run
+    here are left out later."""
+    base, named = reference_stages(device.type), [name for name in options if name != "all"]
+    if render == "gsplat":
+        from nurec_lite.peer.rasterize import check_device
+
+        check_device(device)
+    elif ops == "native" and named:
+        from nurec_lite.native.bind import native_plan
+
+        base = base.compiled(native_plan(device), lambda plan: {})
+    given = (*options, *(options.get("all") or {}).get(device.type, ()))
+    for name in named:
+        module = _module(name)
+        _check(name, module, given, base)
+        _parameters(name, module, options[name] or {})
+
+
 def begin_stages(
     ops: str,
     device: torch.device,

@@ -24,7 +24,7 @@ from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import plausible
 from nurec_lite.capture.tracking.source import with_tracks
-from nurec_lite.capture.types import Capture, CaptureError, Origin
+from nurec_lite.capture.types import Capture, CaptureError, Origin, make_split
 from nurec_lite.capture.user_loaders import with_checked_loads
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
@@ -66,7 +66,7 @@ def open_capture(
     source: Capture | None = None,
 ) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
-    return read_capture(config, origin, known, meanwhile, source).with_split(config.split)
+    return read_capture(config, origin, known, meanwhile, source, config.split).with_split(config.split)
 
 
 def read_capture(
@@ -75,6 +75,7 @@ def read_capture(
     known: Known = NOTHING_KNOWN,
     meanwhile: Callable[[], None] = nothing,  # work to do while poses are estimated and tracks are searched
     source: Capture | None = None,  # made in Python; None: the capture that the configuration names
+    split: str | None = None,  # which its frames must allow
 ) -> Capture:
     """The capture without a split."""
     with span("read"):
@@ -82,6 +83,8 @@ def read_capture(
         capture = masked(capture, config.masks, bool(config.cameras), config.downscale)
         name = str(config.root or BUNDLED) if source is None else source.name
         check_capture(capture, name)
+        if split is not None:
+            make_split(capture, split)
     with Aside(lambda: _completed(capture, config, name, origin, known)) as completed:
         meanwhile()
         return completed.result()

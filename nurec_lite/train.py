@@ -19,7 +19,7 @@ import hydra
 import torch
 from omegaconf import DictConfig
 
-from nurec_lite.backends import base_stages, begin_stages, build_stages
+from nurec_lite.backends import base_stages, begin_stages, build_stages, check_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
@@ -145,6 +145,7 @@ def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | No
 
 def _run(config: Config, content: dict[str, Any] | None, source: Capture | None) -> dict[str, object]:
     device, left_out = choose_device(own_device(config.device)), LeftOut()
+    check_stages(config.ops, device, config.render, config.opt)
     capture = _opened(config, content, source, device)
     digest = _same_capture(capture, config, content)
     with ExitStack() as ends:

@@ -241,7 +241,8 @@ def make_split(capture: Capture, name: str) -> Split:
         raise CaptureError(f"split '{name}' is unknown; choose one of {', '.join(SPLITS)}")
     if name == "side" and len(capture.cameras) < 2:
         raise CaptureError(
-            f"split 'side' tests the last of several cameras, but capture {capture.name} has {len(capture.cameras)}"
+            f"split 'side' tests the last of several cameras, but capture {capture.name} has {len(capture.cameras)}; give more "
+            "(data.cameras), or another data.split"
         )
 
     images, sweeps = parts_of(capture, name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.backends import base_stages, build_stages, check_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import check_files
@@ -50,6 +50,7 @@ def opened(
 ) -> Reconstruction:
     """The scene of a checkpoint on the device, with its capture and stages."""
     device = choose_device(config.device)
+    check_stages(config.ops, device, config.render, config.opt)
     scene = scene_to(scene_from_dict(content["scene"]), device)
     known = known_of(content)
     origin = scene.origin

@@ -38,10 +38,14 @@ class Peer:
     spherical_harmonics: Callable[[int, Tensor, Tensor], Tensor]  # degree, directions [N, 3], [N, S, 3] -> [N, 3]
 
 
-def load_peer(device: torch.device) -> Peer:
-    """gsplat with its kernels compiled, which its first use would do otherwise; ConfigError names the missing part."""
+def check_device(device: torch.device) -> None:
     if device.type != "cuda":
         raise ConfigError(f"render=gsplat runs on CUDA only, but the device is {device}; use render=own")
+
+
+def load_peer(device: torch.device) -> Peer:
+    """gsplat with its kernels compiled, which its first use would do otherwise; ConfigError names the missing part."""
+    check_device(device)
     try:
         import gsplat
     except ImportError as error:

@@ -10,7 +10,7 @@ from tiny_capture import TINY, tiny_capture
 
 from nurec_lite.capture.moments import Moments, moments_of
 from nurec_lite.capture.pack import write_pack
-from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, CaptureError, Frame, ImageFrame, SweepFrame
 from nurec_lite.config import DataConfig
 from nurec_lite.readers import open_capture
 from nurec_lite.training.shots import ShotPlan
@@ -169,3 +169,17 @@ def test_a_step_gets_images_and_sweeps_of_one_moment() -> None:
     for step in range(8):
         times = [capture.images[i].time_mid for i in plan.images.of(step)]
         assert max(times) - min(times) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("frames, cameras, split", [((0, 20), ["camera_0"], "side"), ((0, 3), None, "interp")])
+def test_a_split_without_frames_is_refused_before_poses_are_estimated(
+    frames: tuple[int, int], cameras: list[str] | None, split: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*given: object) -> Capture:
+        raise AssertionError("poses are estimated")
+
+    monkeypatch.setattr("nurec_lite.readers._completed", late)
+    write_pack(tiny_capture(), tmp_path / "drive.pack")
+    data = DataConfig(kind="pack", root=str(tmp_path / "drive.pack"), frames=list(frames), cameras=cameras, split=split)
+    with pytest.raises(CaptureError, match=f"split '{split}'"):
+        open_capture(data)

@@ -9,11 +9,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from nurec_lite.backends import build_stages
+from nurec_lite.backends import base_stages, build_stages, check_stages
 from nurec_lite.base import options
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import known_options, parameters_of
@@ -235,3 +236,23 @@ def test_all_leaves_out_what_needs_compiled_kernels(
     stages = build_stages(listed, reference_stages())
     assert set(stages.changes.claims.values()) == {"collect_once", "fused_interp"}
     assert "+opt=all leaves out split_backward: it changes compiled kernels" in caplog.text
+
+
+@pytest.mark.parametrize("ops", ["native", "reference"])
+@pytest.mark.parametrize(
+    "names", [*((name,) for name in (*known_options(), "all")), ("all", "cuda_graph"), ("no_sync", "compile")]
+)
+def test_options_are_refused_before_a_capture_is_read_as_they_are_after(ops: str, names: tuple[str, ...]) -> None:
+    """On a CPU. Nothing is compiled or applied."""
+    device, chosen = torch.device("cpu"), {name: parameters_of(name) for name in names}
+    said: list[str] = []
+    for check in (
+        lambda: check_stages(ops, device, "own", chosen),
+        lambda: build_stages(chosen, base_stages(ops, device)).close(),
+    ):
+        try:
+            check()
+            said.append("")
+        except OptionError as error:
+            said.append(str(error))
+    assert said[0] == said[1]

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.backends import base_stages, build_stages, check_stages
 from nurec_lite.base.alive import end_with_parent
 from nurec_lite.base.beginning import begun
 from nurec_lite.base.environment import choose_device, environment
@@ -64,7 +64,9 @@ def stored_config(file: Path) -> ProfileConfig:
 
 def run(config: ProfileConfig, mode: str, out: Path) -> Result:
     """Warms up, then makes the window's steps as the mode wants them."""
-    device, capture = choose_device(config.device), open_capture(config.data)
+    device = choose_device(config.device)
+    check_stages(config.ops, device, config.render, config.opt)
+    capture = open_capture(config.data)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     try:
         state = make_state(config, capture, device, frames=stages.feed.frames)
