@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import command, load_run
@@ -63,7 +64,8 @@ def run(
     files, layout = files_of(config), Layout(config.up or "z", config.normals)
     check_layout(layout)
     check_keys(config, files)
-    edits = Edits() if config.edits is None else read_edits(Path(config.edits), scene)
+    span = None if drive is None else trajectory_of(drive.capture).span
+    edits = Edits() if config.edits is None else read_edits(Path(config.edits), scene, span)
     removed = {k + 1 for k in removed_tracks(scene.tracks, edits.removed)}
     choice, scene = Choice(config.node, config.time, config.edits, removed), edited(scene, edits)
     check_choice(scene, choice)

@@ -20,6 +20,7 @@ from nurec_lite.base.files import write_text
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.meter import Meter
 from nurec_lite.capture.deskew import poses_at, world_points
+from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
@@ -118,7 +119,7 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     config: RenderConfig = run.config
     own = [read_sensor(Path(file), run.capture) for file in config.sensor]
     plan, capture = _planned(run, own)
-    edits = _edits(config, run.scene)
+    edits = _edits(config, run.scene, run.capture)
     scene = edited(run.scene, edits)
     out = result_folder(config, config.checkpoint, "render", run.counters, name_arguments(run.arguments, _SAME))
     if config.compare and config.times is not None:
@@ -143,12 +144,12 @@ def _planned(run: Reconstruction, own: list[NovelSensor]) -> tuple[Plan, Capture
     return _possible(make_plan(run.config, run.capture, own), run), capture
 
 
-def _edits(config: RenderConfig, scene: Scene) -> Edits:
+def _edits(config: RenderConfig, scene: Scene, capture: Capture) -> Edits:
     """Edits of the file and of the command line; ConfigError if both edit one track."""
     moves = tuple(map(parse_move, config.move))
     if config.edits is None:
         return Edits(tuple(config.remove), moves)
-    file = read_edits(Path(config.edits), scene)
+    file = read_edits(Path(config.edits), scene, trajectory_of(capture).span)
     edits = replace(file, removed=(*file.removed, *config.remove), moves=(*file.moves, *moves))
     if config.remove or moves:
         check_edits(f"the command line with {config.edits}", scene.tracks, edits)

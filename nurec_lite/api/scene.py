@@ -18,6 +18,7 @@ from nurec_lite.api.renders import CameraRender, LidarRender, camera_render, lid
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.texts import read_json
 from nurec_lite.capture.origin import to_users_world
+from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.geometry.camera import Camera
@@ -214,7 +215,7 @@ class TrainedScene:
     def edited(self, file: str | PathLike[str]) -> "TrainedScene":
         """The scene after the edits of a YAML file (docs/editing.md): actors removed, moved, on other trajectories, or copied from any
         run."""
-        edits = read_edits(file_from(file, "file"), self._run.scene)
+        edits = read_edits(file_from(file, "file"), self._run.scene, trajectory_of(self._run.capture).span)
         gone = removed_tracks(self._run.scene.tracks, edits.removed)
         names = tuple(self._run.scene.tracks.ids[k] for k in gone)
         return self._with(replace(self._run, scene=edited(self._run.scene, edits)), names)

@@ -44,6 +44,7 @@ class _Loader(NamesLoader):
 def read_edits(
     path: Path,
     scene: Scene,  # that is edited
+    span: tuple[float, float] | None = None,  # seconds of the drive, if it is known
 ) -> Edits:
     """The edits of a file; ConfigError with one sentence for the first mistake."""
     value = read_yaml(path, REMEDY, _Loader)
@@ -59,6 +60,8 @@ def read_edits(
         copies=tuple(_each(file, value, "copy", partial(_copied, file, open_scene))),
     )
     check_edits(str(path), scene.tracks, edits)
+    if span is not None:
+        _check_times(file, edits, span, scene.tracks.margin)
     return edits
 
 
@@ -140,6 +143,24 @@ def _trajectory(file: YamlFile, at: str, given: Mapping[Any, Any]) -> Trajectory
 
 
 # ---- checks
+
+
+def _check_times(
+    file: YamlFile,
+    edits: Edits,
+    span: tuple[float, float],  # seconds of the drive
+    margin: float,  # seconds by which a trajectory is extended
+) -> None:
+    """ConfigError for an actor that no moment of the drive would show: its times are probably those of another clock."""
+    followed = [(f"follow[{i}]", "name the track under remove", one) for i, (_, one) in enumerate(edits.trajectories)]
+    copied = [(f"copy[{i}]", "leave the copy out", one.trajectory) for i, one in enumerate(edits.copies)]
+    for at, instead, trajectory in (*followed, *copied):
+        first, last = float(trajectory.times[0]), float(trajectory.times[-1])
+        if last + margin < span[0] or first - margin > span[1]:
+            raise ConfigError(
+                f"{file}: {at}.poses last from {first:g} to {last:g} s, but the drive from {span[0]:g} to {span[1]:g} s; give time_s in "
+                f"seconds of the drive, or {instead}"
+            )
 
 
 def _each(

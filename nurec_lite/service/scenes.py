@@ -61,14 +61,14 @@ class ServedScene:
     """Methods are safe in any thread, but `actors.placed` belongs to the thread that renders."""
 
     def __init__(self, name: str, run: Reconstruction, config: ServeConfig) -> None:
-        edits = None if config.edits is None else read_edits(Path(config.edits), run.scene)
+        self.path: Trajectory = trajectory_of(run.capture)
+        edits = None if config.edits is None else read_edits(Path(config.edits), run.scene, self.path.span)
         scene, gone = run.scene, ()  # type: Any, tuple[str, ...]
         if edits is not None:
             gone = tuple(run.scene.tracks.ids[k] for k in removed_tracks(run.scene.tracks, edits.removed))
             scene = edited(scene, edits)
         self.name, self.run, self.capture = name, run, run.capture
         self.actors = Actors(completed(scene, run.capture), config.unlisted, gone)
-        self.path: Trajectory = trajectory_of(run.capture)
         self._most_pixels = config.max_pixels
         self._lidars = patterns(config.patterns, run.capture)
         self._sweeps = {number: _pattern(lidar, run) for number, lidar in self._lidars.items()}

@@ -137,6 +137,31 @@ def test_mistakes_end_with_a_sentence(scene: Scene, text: str, sentence: str, tm
     assert "edits.yaml" in str(error.value) or "no.pt" in str(error.value)
 
 
+@pytest.mark.parametrize("span", [(2.5, 9.0), (-9.0, -0.5), (0.5, 1.0), (1.9, 9.0)])
+def test_an_actor_that_no_moment_of_the_drive_shows_is_refused(
+    span: tuple[float, float], scene: Scene, tmp_path: Path
+) -> None:
+    """POSES last from 0 to 2 s."""
+    scene = replace(scene, tracks=replace(scene.tracks, margin=0.1))
+    other = checkpoint(scene, tmp_path / "other.pt")
+    followed, copied = (
+        f"follow: [{{track: 000, {POSES}}}]",
+        f"copy: [{{name: a, checkpoint: {other}, track: 001, {POSES}}}]",
+    )
+    for text, said in (
+        (followed, r"follow\[0\].poses .* track under remove"),
+        (copied, r"copy\[0\].poses .* leave the copy out"),
+    ):
+        file = written(tmp_path, text)
+        assert read_edits(file, scene).names() is not None  # without a drive
+        if span[0] > 2.1 or span[1] < -0.1:
+            with pytest.raises(ConfigError, match=f"{said}") as error:
+                read_edits(file, scene, span)
+            assert f"from 0 to 2 s, but the drive from {span[0]:g} to {span[1]:g} s" in str(error.value)
+        else:
+            read_edits(file, scene, span)
+
+
 def test_a_copy_needs_a_free_name_and_a_known_track(scene: Scene, tmp_path: Path) -> None:
     file = checkpoint(scene, tmp_path / "other.pt")
     for name, track, sentence in (("000", "001", "which is taken"), ("a", "9", r"copy\[0\].track .* names '9'")):
