@@ -33,8 +33,8 @@ from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.ranks import begin, own_device, present
 from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, begin_helper, known_checks
+from nurec_lite.capture.checks.doubts import read_doubts, write_doubts
 from nurec_lite.capture.checks.starts import Start
-from nurec_lite.capture.checks.trust import read_doubts, write_doubts
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture

@@ -12,7 +12,10 @@ from typing import Any
 
 from nurec_lite.base.deferred import Deferred
 
-PARTS = ("torch._meta_registrations", "torch.export", "torch.distributions")  # a third of torch's import
+PARTS = (  # two fifths of torch's import
+    "torch._meta_registrations", "torch.export", "torch.distributions", "torch.masked", "torch.utils.data", "torchgen.model",
+    "torch.ao", "torch.quantization", "torch.nn.intrinsic", "torch.nn.qat", "torch.nn.quantizable", "torch.nn.quantized",
+)  # fmt: skip
 COMPILER = "torch._dynamo"  # which needs the first of them
 
 

@@ -209,11 +209,15 @@ def in_processes(jobs: Sequence[Callable[[], R]], count: int, kind: Kind) -> Ite
 class Helper:
     """A process that waits for one call, which may come much later: a process is started best while no other thread computes."""
 
-    def __init__(self, kind: Kind) -> None:
-        self._parent = os.getpid()
-        self._call: partial[Any] = partial(_nothing)
+    def __init__(
+        self,
+        kind: Kind,
+        prepare: Callable[[], None],  # done by the process while it waits
+    ) -> None:
+        self._parent, self._prepare, self._call = os.getpid(), prepare, partial(_nothing)
         theirs, self._calls = multiprocessing.Pipe(duplex=False)
         self._process = Ahead(partial(self._work, theirs), 0, count=1, ahead=1, kind=kind)
+        self._process.begin()
         theirs.close()
 
     def result(self, call: "partial[R]") -> R:
@@ -223,14 +227,16 @@ class Helper:
         except Exception:  # something of it has no form that can be sent
             return call()
         self._call = call
-        self._process.begin()
         with suppress(OSError):  # it is dead, which the next line notices
             self._calls.send_bytes(text)
         result: R = self._process.result(0)
         return result
 
     def _work(self, calls: Any, _: int) -> Any:
-        return self._call() if os.getpid() == self._parent else pickle.loads(calls.recv_bytes())()
+        if os.getpid() == self._parent:
+            return self._call()
+        self._prepare()
+        return pickle.loads(calls.recv_bytes())()
 
     def close(self) -> None:
         """Ends the process."""
@@ -238,7 +244,7 @@ class Helper:
         self._calls.close()
 
 
-def _nothing() -> None:
+def _nothing() -> Any:
     pass
 
 

@@ -15,9 +15,8 @@ from threading import enumerate as enumerate_threads
 
 from nurec_lite.base.processes import Helper, Kind
 from nurec_lite.base.threads import cores
-from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.doubts import log_doubts
 from nurec_lite.capture.checks.starts import Start, starts_of
-from nurec_lite.capture.checks.trust import found_doubts, log_doubts
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import Capture
 
@@ -86,7 +85,7 @@ def begin_helper() -> None:
     for thread in enumerate_threads():
         if thread.name.startswith(EARLY):
             thread.join()
-    _waiting.append(Helper(CHECKER))
+    _waiting.append(Helper(CHECKER, _load_checks))
 
 
 def begin_checks(
@@ -108,7 +107,15 @@ def begin_checks(
     return BegunChecks(check, close=helper.close)
 
 
+def _load_checks() -> None:
+    """Imports the checks, where a process waits for the capture."""
+    import nurec_lite.capture.checks.trust  # noqa: F401
+
+
 def _checked(capture: Capture, source: str, trust: bool, processes: int) -> Result:
+    from nurec_lite.capture.checks.sample import Sample
+    from nurec_lite.capture.checks.trust import found_doubts
+
     sample = Sample(capture, processes=processes)
     doubts = found_doubts(sample, source, trust)
     return [replace(verdict, corrected=None) for verdict in doubts], starts_of(sample)

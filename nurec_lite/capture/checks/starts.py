@@ -2,9 +2,12 @@
 """Rotations of cameras and offsets of their clocks that edges show: initial corrections of a training that learns them."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nurec_lite.capture.checks.agreed import Agreement
-from nurec_lite.capture.checks.sample import Sample
+
+if TYPE_CHECKING:
+    from nurec_lite.capture.checks.sample import Sample  # whoever only reads starts goes without the checks
 
 DEGREES, SECONDS = (
     0.08,
@@ -22,7 +25,7 @@ class Start:
 
 
 def starts_of(
-    sample: Sample,  # of the checked cameras
+    sample: "Sample",  # of the checked cameras
 ) -> dict[str, Start]:
     """Starts by the names of the cameras that have something to correct."""
     found = {name: _start(agreement) for name, agreement in sample.agreements.items()}

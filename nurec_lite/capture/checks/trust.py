@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts before training: a certain mistake stops a run unless the user trusts the capture; a likely one becomes a finding."""
 
-import json
-import logging
 from collections.abc import Iterable
-from pathlib import Path
 
-from nurec_lite.base.files import write_text
-from nurec_lite.base.folders import discard
-from nurec_lite.base.texts import read_json
 from nurec_lite.capture.checks import driving, poses, positions
+from nurec_lite.capture.checks.doubts import log_doubts
 from nurec_lite.capture.checks.run import verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -17,7 +12,6 @@ from nurec_lite.capture.types import Capture, CaptureError
 
 DOUBTS = (Level.LIKELY, Level.CERTAIN, Level.FAILED)  # the levels that a report shows
 OF_POSES = (poses.NAME, driving.NAME, positions.NAME)
-log = logging.getLogger("nurec_lite")
 
 
 def doubts_about(
@@ -48,28 +42,6 @@ def found_doubts(
     return doubts
 
 
-def log_doubts(doubts: Iterable[Verdict]) -> None:
-    for verdict in doubts:
-        log.warning("%s", verdict.text)
-
-
 def poses_are_wrong(doubts: Iterable[Verdict]) -> bool:
     """Whether wrong poses may explain the disagreement of sensors."""
     return any(verdict.check in OF_POSES and verdict.level is Level.CERTAIN for verdict in doubts)
-
-
-def write_doubts(path: Path, doubts: Iterable[Verdict]) -> None:
-    """Keeps them for a run that goes on. Without any there is no file."""
-    rows = [verdict.plain() for verdict in doubts]
-    if rows:
-        write_text(path, json.dumps(rows, indent=2) + "\n")
-    else:
-        discard([path])
-
-
-def read_doubts(path: Path) -> list[Verdict]:
-    """Verdicts of a continued run; none if the file is missing or cannot be read."""
-    try:
-        return [Verdict(**row | {"level": Level[row["level"]]}) for row in read_json(path)]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
