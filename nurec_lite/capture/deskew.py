@@ -16,15 +16,16 @@ _SHUTTER_ROUNDS = 6  # each round shrinks the error by the ratio of readout spee
 
 def poses_at(
     frame: Frame,
-    fraction: Tensor,  # [n] 0 at the frame's start, 1 at its end
-) -> Tensor:  # [n, 4, 4] T_world_rig, float64
+    fraction: Tensor,  # [...] 0 at the frame's start, 1 at its end
+) -> Tensor:  # [..., 4, 4] T_world_rig, float64
     return pose_matrix(*_poses(frame, fraction))
 
 
 def _poses(
     frame: Frame, fraction: Tensor
-) -> tuple[Tensor, Tensor]:  # quaternions [n, 4], translations [n, 3], where the fraction is
-    return rig_motion([frame], fraction.device).at(fraction.double())
+) -> tuple[Tensor, Tensor]:  # quaternions [..., 4], translations [..., 3], where the fraction is
+    alone = Motion(*(part[0] for part in rig_motion([frame], fraction.device)))  # so that one fraction gives one pose
+    return alone.at(fraction.double())
 
 
 def rig_motion(

@@ -67,3 +67,4 @@ def test_motion_goes_on_outside_the_frame() -> None:
     T = poses_at(frame, torch.tensor([0.0, 1.0, 2.0]).double())
     torch.testing.assert_close(T[2, :3, 3] - T[1, :3, 3], T[1, :3, 3] - T[0, :3, 3])
     assert math.isclose(float(T[0, 0, 3]), 5.0)
+    torch.testing.assert_close(poses_at(frame, torch.tensor(1.0)), T[1])  # one fraction, one pose
