@@ -3,6 +3,7 @@
 
 import io
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,8 +20,12 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def dumps(value: object) -> bytes:
+def dumps(
+    value: object,
+    keep: Callable[[pickle.PickleBuffer], Any]
+    | None = None,  # takes an array, and returns whether it stays in the bytes
+) -> bytes:
     """Bytes for `pickle.loads`."""
     text = io.BytesIO()
-    _Pickler(text, protocol=5).dump(value)
+    _Pickler(text, protocol=5, buffer_callback=keep).dump(value)
     return text.getvalue()

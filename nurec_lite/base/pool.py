@@ -125,10 +125,15 @@ class Together(Generic[T, R]):
 class Begun(Generic[K, R]):
     """The same, while the caller goes on: results are kept by their items, and an early request waits."""
 
-    def __init__(self, function: Callable[[K], R], items: Sequence[K]) -> None:
+    def __init__(
+        self,
+        function: Callable[[K], R],
+        items: Sequence[K],
+        work: Callable[[Callable[[K], R], list[K]], Iterator[R]] | None = None,  # None: threads
+    ) -> None:
         self._results: dict[K, Future[R]] = {item: Future() for item in items}
         self._closed = False
-        self._thread = Thread(target=self._work, args=(function,), daemon=True)
+        self._thread = Thread(target=self._work, args=(function, work or in_threads), daemon=True)
         self._thread.start()
 
     def of(self, item: K) -> R:
@@ -140,14 +145,14 @@ class Begun(Generic[K, R]):
         self._closed = True
         self._thread.join()
 
-    def _work(self, function: Callable[[K], R]) -> None:
+    def _work(self, function: Callable[[K], R], work: Callable[[Callable[[K], R], list[K]], Iterator[R]]) -> None:
         def unless_closed(item: K) -> R:
             if self._closed:
                 raise CancelledError
             return function(item)
 
         try:
-            for item, result in zip(self._results, in_threads(unless_closed, list(self._results)), strict=True):
+            for item, result in zip(self._results, work(unless_closed, list(self._results)), strict=True):
                 self._results[item].set_result(result)
         except BaseException as error:  # the request gets the error
             for future in (f for f in self._results.values() if not f.done()):

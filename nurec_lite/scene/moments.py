@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images and sweeps of moments that spread over the drive, on the device: each is decoded once for all that a scene is made from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
+from nurec_lite.base.shared_results import shared_results
+from nurec_lite.capture.decoders import decode_apart, decoders, frame_size
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.looks import note
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
@@ -61,6 +64,31 @@ class Moment:
 def _decoded(frames: Frames) -> Decoded:
     images, sweeps = frames
     return [(frame, frame.load()) for frame in images], [(frame, frame.load()) for frame in sweeps]
+
+
+def _decoded_apart(capture: Capture, moments: list[Frames], device: torch.device) -> Iterator[Decoded]:
+    """The same of each moment, by processes, on the device."""
+    frames = _all_of(moments)
+    jobs: list[Callable[[], Tensor | Sweep]] = [frame.load for frame in frames]
+    values = shared_results(jobs, decoders(), max(frame_size(capture, f) for f in frames))
+    for images, sweeps in moments:
+        pictures = [(frame, _arrived(capture, frame, values, device)) for frame in images]
+        yield pictures, [(frame, _arrived(capture, frame, values, device)) for frame in sweeps]
+
+
+def _all_of(moments: list[Frames]) -> list[ImageFrame | SweepFrame]:
+    found: list[ImageFrame | SweepFrame] = []
+    for images, sweeps in moments:
+        found += [*images, *sweeps]
+    return found
+
+
+def _arrived(capture: Capture, frame: ImageFrame | SweepFrame, values: Iterator[Any], device: torch.device) -> Any:
+    value = next(values)
+    note(capture, [(frame, value)])
+    if isinstance(value, Tensor):
+        return value.to(device, copy=True)
+    return Sweep(*(getattr(value, f).to(device, copy=True) for f in Sweep.__dataclass_fields__))
 
 
 def _noted(capture: Capture, frames: Frames) -> Decoded:
@@ -142,6 +170,8 @@ def _one_by_one(asked: Asked) -> Iterator[Moment]:
     look, decode = partial(_look, asked, asked.capture.tracks.to(device, torch.float64)), partial(_noted, asked.capture)
     if device.type == "cpu":
         return in_threads(lambda moment: look(decode(moment)), frames)
+    if decode_apart(device, (frame_size(asked.capture, frame) for frame in _all_of(frames))):
+        return map(look, _decoded_apart(asked.capture, frames, device))
     return map(look, in_threads(decode, frames))
 
 

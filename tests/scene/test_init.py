@@ -21,6 +21,7 @@ from nurec_lite.geometry.harmonics import DEGREE_0
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
+from nurec_lite.scene import moments
 from nurec_lite.scene.beyond import far_positions, panorama
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
 from nurec_lite.scene.init import make_scene
@@ -32,6 +33,8 @@ from nurec_lite.splat.views import camera_view
 from nurec_lite.training.baseline import reference_stages
 
 MODEL = tiny_config().model
+CPU = torch.device("cpu")
+FIELDS = tuple(Gaussians.__dataclass_fields__)
 DENSE = replace(
     TINY, frames=5, moving_cars=3, parked_cars=6, beams=24, azimuth_steps=200, range_noise_m=0.0, drop_rays=False
 )
@@ -383,3 +386,13 @@ def test_directions_that_no_image_sees_have_the_mean_colour() -> None:
     torch.testing.assert_close(behind, behind[:, :1, :1].expand_as(behind))
     images = torch.stack([f.load() for f in tiny_capture().images]).float() / 255
     assert (behind[:, 0, 0] - images.mean((0, 1, 2))).abs().max() < 0.15
+
+
+def test_processes_decode_the_same_scene(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = make_scene(tiny_capture(), MODEL, 0, "cpu")
+    monkeypatch.setattr(moments, "decoders", lambda: 2)
+    monkeypatch.setattr(moments, "in_threads", lambda work, frames: map(work, frames))
+    monkeypatch.setattr(moments, "_noted", lambda capture, frames: next(moments._decoded_apart(capture, [frames], CPU)))
+    apart = make_scene(tiny_capture(), MODEL, 0, "cpu")
+    assert all(torch.equal(getattr(scene.gaussians, f), getattr(apart.gaussians, f)) for f in FIELDS)
+    assert torch.equal(scene.sky, apart.sky)

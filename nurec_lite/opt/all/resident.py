@@ -2,7 +2,7 @@
 """resident: the capture is decoded once and stays in the memory of the device, so that a step's feed only looks up its shots.
 
 Idea: images are kept as uint8 with their views, sweeps with all their rays, and in the warp tiles of warp_cull if steps take all of
-them. Threads decode and copy them at the start, in the order in which steps will need them, so training begins with the first one. If a
+them. Threads, or processes for many pixels, decode them from the start in the order of the steps, and training begins with the first. If a
 step takes all rays of a sweep, nothing is copied any more; if it draws some, sweeps are stored sector by sector, so that the drawn rays
 are a few slices, and one launch joins these.
 Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfstudio (`cache_images gpu`).
@@ -20,7 +20,7 @@ than one in the mean), and a run differs from that of the host's decoder; the li
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -31,8 +31,10 @@ from torch import Tensor
 from nurec_lite.base.environment import free_memory
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.pool import Begun
+from nurec_lite.base.shared_results import shared_results
 from nurec_lite.base.transfer import SideStream, tensors_of
 from nurec_lite.base.window import Budget, Schedule, Window
+from nurec_lite.capture.decoders import decode_apart, decoders
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
@@ -61,6 +63,7 @@ JPEG = ("host", "gpu")
 IN_USE = {"cpu": 1, "cuda": MAX_STEPS_IN_FLIGHT + 1}  # steps after its own in which a frame may still be read
 log = logging.getLogger("nurec_lite")
 Decode = Callable[[ImageFrame], Tensor]
+Ends = tuple[int, ...] | None  # of the sectors of a sweep
 Join = Callable[[Sequence[Sequence[Tensor]]], list[Tensor]]
 
 
@@ -82,10 +85,18 @@ class Store:
     ) -> None:
         self.device, self._plan, self._side, self._group_rays = device, plan, SideStream(device), group_rays
         self._decode = decode
+        self._arriving: Generator[tuple[Shots, Ends], None, None] = shared_results([], 0, 0)  # from processes
         self.window = None if most is None else self._window(most)
-        self._frames: Begun[Frame, Any] | Window[Frame, Any] = self.window or Begun(
-            self._load, frames_from(plan, first)
-        )
+        self._frames: Begun[Frame, Any] | Window[Frame, Any] = self.window or self._begun(frames_from(plan, first))
+
+    def _begun(self, frames: list[Frame]) -> Begun[Frame, Any]:
+        """Frames in their order: processes decode where a GPU needs many pixels, else threads."""
+        sizes = [frame_bytes(self._plan, frame) for frame in frames]
+        if self._decode is not by_host or not decode_apart(self.device, sizes):
+            return Begun(self._load, frames)
+        jobs = [partial(self._sent, frame) for frame in frames]
+        self._arriving = shared_results(jobs, decoders(), max(sizes))
+        return Begun(self._arrived, frames, map)
 
     def _window(self, most: int) -> Window[Frame, Any]:
         plan = self._plan
@@ -108,25 +119,42 @@ class Store:
 
     def close(self) -> None:
         self._frames.close()
+        self._arriving.close()
 
     def _load(self, frame: Frame) -> ImageShot | KeptSweep:
+        return self._kept(*self._decoded(frame))
+
+    def _sent(self, frame: Frame) -> tuple[Shots, Ends]:
+        """In another process."""
+        shots, ends = self._decoded(frame)
+        return shots.to_numpy(), ends
+
+    def _arrived(self, _: Frame) -> ImageShot | KeptSweep:
+        """The next frame, before its memory is that of another one."""
+        shots, ends = next(self._arriving)
+        return self._kept(shots.from_numpy(self._plan.capture), ends)
+
+    def _decoded(self, frame: Frame) -> tuple[Shots, Ends]:
+        """An image, or a sweep and where its sectors end if steps take some of its rays."""
         kind, index = frame
         if kind == "image":
             image = self._plan.decoded(index, self._decode(self._plan.capture.images[index]))
-            return self._placed(Shots(0, (image,), ())).images[0]
+            return Shots(0, (image,), ()), None
         shot = self._plan.sweep(index)
-        some = len(shot.sweep) > self._plan.lidar_rays
-        kept = (
-            sorted_by_sector(shot, self._plan.columns(shot.view.lidar, len(shot.sweep)))
-            if some
-            else KeptSweep(shot, None)
-        )
-        return replace(kept, shot=self._placed(Shots(0, (), (kept.shot,)), grouped=not some).sweeps[0])
+        if len(shot.sweep) <= self._plan.lidar_rays:
+            return Shots(0, (), (shot,)), None
+        kept = sorted_by_sector(shot, self._plan.columns(shot.view.lidar, len(shot.sweep)))
+        return Shots(0, (), (kept.shot,)), kept.ends
+
+    def _kept(self, shots: Shots, ends: Ends) -> ImageShot | KeptSweep:
+        """On the device."""
+        placed = self._placed(shots, grouped=ends is None)
+        return placed.images[0] if placed.images else KeptSweep(placed.sweeps[0], ends)
 
     def _placed(self, shots: Shots, grouped: bool = False) -> Shots:
         """On the device when it returns, so that any stream may read it; the training step's does not wait for it."""
         with self._side.inside():
-            placed = shots.copied(lambda tensor: tensor.to(self.device))
+            placed = shots.copied(lambda tensor: tensor.to(self.device, copy=True))
             if grouped:
                 placed = replace(placed, sweeps=tuple(replace(s, view=self._group_rays(s.view)) for s in placed.sweeps))
         self._side.finish()
