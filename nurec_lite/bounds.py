@@ -125,7 +125,7 @@ BOUNDS: dict[str, Bound] = {
     "model.calibrate": _FLAG, "model.mirror_actors": _FLAG, "model.knot_seconds": Between(0.01, 1e4),
     "model.bilateral_grid": Between(1, 64), "model.thickness": Between(0, 100, above=True),
     "train.steps": Between(0, 10**9), "train.seconds": Between(0, 1e9), "train.lidar_rays": _COUNT,
-    "train.lidar_every": Between(1, 10**6), "train.lidar_sector": Between(1, 10**6), "train.coarse": Between(0, 1, below=True),
+    "train.lidar_every": Between(1, 10**6), "train.lidar_sector": Between(1, 10**6), "train.coarse": BetweenOrAuto(0, 1, below=True),
     "train.checkpoint_seconds": Between(0, 1e9), "train.overwrite": _FLAG, "train.resume": _TEXT, "train.evaluate": _FLAG,
     "train.tensorboard": _FLAG, "train.timing": _FLAG,
     "lr.means": _RATE, "lr.means_decay": Between(0, 1, above=True), "lr.quats": _RATE, "lr.log_scales": _RATE,

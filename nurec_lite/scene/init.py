@@ -10,7 +10,7 @@ from nurec_lite.base.memory import memory_for
 from nurec_lite.base.ranges import span
 from nurec_lite.bounds import AUTO
 from nurec_lite.capture.types import Capture, CaptureError
-from nurec_lite.config import ModelConfig
+from nurec_lite.config import ModelConfig, TrainConfig
 from nurec_lite.scene.beyond import far_positions, panorama
 from nurec_lite.scene.disks import disks
 from nurec_lite.scene.gaussians import Gaussians
@@ -41,7 +41,7 @@ def make_scene(
     device: torch.device | str,
 ) -> Scene:
     """Gaussians from all training sweeps and images, computed on the device."""
-    return first_scene(capture, config, AUTO, seed, device).scene
+    return first_scene(capture, config, AUTO, seed, device, TrainConfig()).scene
 
 
 def first_scene(
@@ -50,9 +50,10 @@ def first_scene(
     cap: Number,  # largest number of Gaussians
     seed: int,
     device: torch.device | str,
+    budget: TrainConfig,
 ) -> FirstScene:
     """The same, where the capture decides on numbers that the configuration leaves open."""
-    limits = CapLimits.of(capture, torch.device(device))
+    limits = CapLimits.of(capture, torch.device(device), budget)
     least = limits.choose(0).cap if isinstance(cap, str) else cap  # nothing is looked at yet
     first = InitialCounts.of(config, least)
     poses = torch.stack([frame.T_world_rig_start[:3, 3] for frame in (*capture.sweeps, *capture.images)])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nurec_lite.base.environment import free_memory
 from nurec_lite.capture.types import Capture
-from nurec_lite.config import ModelConfig
+from nurec_lite.config import ModelConfig, TrainConfig
 from nurec_lite.geometry.masks import seen_share
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.voxels import Voxels
@@ -23,6 +23,8 @@ BYTES_PER_GAUSSIAN = (
     2048  # with gradient, moments and lists: a million take 2.0 GB with the capture (step_kitti_0009_stages_h100.json)
 )
 MEMORY_SHARE = 0.4  # share of the free memory that Gaussians may take
+GAUSSIANS_PER_SECOND, GAUSSIANS_PER_STEP = 80_000, 1_000  # of the budget: more of them are seen too rarely (benchmarks/LOG.md)
+UNLIMITED = 10**9
 MAX_FAR = 100_000  # Gaussians of the far shell
 Number = int | str  # or auto
 
@@ -37,19 +39,19 @@ class Cap:
 
 @dataclass(frozen=True)
 class CapLimits:
-    """The largest numbers of Gaussians by pixels and by memory."""
+    """The largest numbers of Gaussians by pixels, by memory and by the budget of the training."""
 
     by_pixels: int
     by_memory: int
+    by_budget: int
 
     @staticmethod
-    def of(capture: Capture, device: torch.device) -> "CapLimits":
+    def of(capture: Capture, device: torch.device, budget: TrainConfig) -> "CapLimits":
         assert capture.split is not None
         size = {c.name: seen_share(c.mask) * c.width * c.height for c in capture.cameras}
         pixels = round(sum(size[capture.images[i].sensor] for i in capture.split.train_images))
-        return CapLimits(
-            max(1, pixels // PIXELS_PER_GAUSSIAN), max(1, int(MEMORY_SHARE * free_memory(device) / BYTES_PER_GAUSSIAN))
-        )
+        memory = int(MEMORY_SHARE * free_memory(device) / BYTES_PER_GAUSSIAN)
+        return CapLimits(max(1, pixels // PIXELS_PER_GAUSSIAN), max(1, memory), _within(budget))
 
     def choose(self, patches: int) -> Cap:
         """Returns the cap for images that see so many patches of surface."""
@@ -61,7 +63,15 @@ class CapLimits:
         )
         pixels = Cap(self.by_pixels, f"one for each {PIXELS_PER_GAUSSIAN} pixels of the training images")
         memory = Cap(self.by_memory, f"{MEMORY_SHARE:.0%} of the free memory holds no more")
-        return min(wanted, pixels, memory, key=lambda chosen: chosen.cap)
+        budget = Cap(self.by_budget, "the budget trains no more")
+        return min(wanted, pixels, memory, budget, key=lambda chosen: chosen.cap)
+
+
+def _within(budget: TrainConfig) -> int:
+    """Gaussians for which the seconds or the steps suffice, MIN_GAUSSIANS at least."""
+    by_seconds = UNLIMITED if budget.seconds is None else int(GAUSSIANS_PER_SECOND * budget.seconds)
+    by_steps = UNLIMITED if budget.steps is None else GAUSSIANS_PER_STEP * budget.steps
+    return max(MIN_GAUSSIANS, min(by_seconds, by_steps))
 
 
 def patches_seen(

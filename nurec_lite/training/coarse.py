@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.ranges import span
+from nurec_lite.bounds import AUTO
 from nurec_lite.capture.images import block_mean
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
@@ -15,11 +16,19 @@ from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
 FACTOR = 2
+LARGE, AUTO_SHARE = 1_000_000, 0.5  # pixels of an image from which on `auto` reduces half of a run (benchmarks/LOG.md)
+
+
+def coarse_share(config: Config, capture: Capture) -> float:
+    """Share of the run in which images are reduced."""
+    if config.train.coarse != AUTO:
+        return float(config.train.coarse)
+    return AUTO_SHARE if max((c.width * c.height for c in capture.cameras), default=0) > LARGE else 0.0
 
 
 def resize(stages: Stages, state: TrainState, shots: Shots) -> Shots:
     """Runs after the feed: decoded, kept and prefetched images are whole, because only the step itself knows the run's progress."""
-    if state.progress >= state.config.train.coarse or not shots.images:
+    if state.progress >= coarse_share(state.config, state.plan.capture) or not shots.images:
         return shots
     with span("resize"):
         images = tuple(_reduced(state.plan.capture, shot) for shot in shots.images)
@@ -34,7 +43,7 @@ def _reduced(capture: Capture, shot: ImageShot) -> ImageShot:
 
 def check_coarse(config: Config, capture: Capture) -> None:
     """ConfigError for a camera that has nothing to reduce."""
-    for camera in capture.cameras if config.train.coarse else ():
+    for camera in capture.cameras if coarse_share(config, capture) else ():
         if min(camera.width, camera.height) < FACTOR:
             raise ConfigError(
                 f"train.coarse is {config.train.coarse}, but {camera.name} has {camera.width}x{camera.height} pixels, which cannot be "

@@ -74,7 +74,7 @@ def _fresh_state(
 
 def _first(config: Config, capture: Capture, model: ModelConfig, device: torch.device) -> tuple[Scene, int | None]:
     """The scene to start from, and the cap where the capture decides on it."""
-    first = first_scene(capture, model, config.density.cap, config.seed, device)
+    first = first_scene(capture, model, config.density.cap, config.seed, device, config.train)
     if config.density.cap != AUTO:
         return first.scene, None
     log.info("density.cap=auto: at most %s Gaussians (%s)", f"{first.chosen.cap:,}", first.chosen.why)

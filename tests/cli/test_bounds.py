@@ -42,7 +42,7 @@ def test_no_range_is_of_no_key() -> None:
 def test_ranges_are_of_the_type_of_their_key(key: str) -> None:
     kinds = {
         Between: ("int", "float"),
-        BetweenOrAuto: ("int | str",),
+        BetweenOrAuto: ("int | str", "float | str"),
         Flag: ("bool",),
         OneOf: ("str",),
         Text: ("str",),
@@ -76,8 +76,16 @@ FORBIDDEN: list[tuple[str, list[str], str]] = [
     ("train", ["lr.means=1e40"], r"lr\.means is 1e\+40, but must lie between 0 and 1e\+39"),
     ("train", ["lr.sh0=nan"], r"lr\.sh0 is nan, but must lie between"),
     ("train", ["lr.decay=0"], r"lr\.decay is 0\.0, but must be above 0 and at most 1"),
-    ("train", ["train.coarse=1"], r"train\.coarse is 1\.0, but must be at least 0 and below 1; correct this key"),
-    ("train", ["train.coarse=-0.1"], r"train\.coarse is -0\.1, but must be at least 0 and below 1; correct this key"),
+    (
+        "train",
+        ["train.coarse=1"],
+        r"train\.coarse is 1, but must be auto or be at least 0 and below 1; correct this key",
+    ),
+    (
+        "train",
+        ["train.coarse=-0.1"],
+        r"train\.coarse is -0\.1, but must be auto or be at least 0 and below 1; correct this key",
+    ),
     ("train", ["density.every=0"], r"density\.every is 0, but must lie between 1 and"),
     (
         "train",

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_capture import tiny_capture
 
-from nurec_lite.config import ModelConfig
+from nurec_lite.config import ModelConfig, TrainConfig
 from nurec_lite.scene import needed
 from nurec_lite.scene.init import first_scene
 from nurec_lite.scene.needed import (
@@ -16,13 +16,15 @@ from nurec_lite.scene.needed import (
     MEMORY_SHARE,
     MIN_GAUSSIANS,
     PATCH_M,
+    UNLIMITED,
     CapLimits,
     InitialCounts,
     patches_seen,
 )
 from nurec_lite.scene.points import Points
 
-ROOMY = CapLimits(10**9, 10**9)
+ROOMY = CapLimits(10**9, 10**9, 10**9)
+OPEN = TrainConfig()  # no budget
 AUTO = ModelConfig(points="auto", raised_points="auto", far_points="auto", sky_height=8, mirror_actors=False)
 
 
@@ -80,8 +82,8 @@ def test_a_longer_drive_has_more_in_proportion() -> None:
 
 
 def test_pixels_and_memory_are_limits() -> None:
-    assert CapLimits(400_000, 10**9).choose(200_000).cap == 400_000
-    memory = CapLimits(10**9, 300_000).choose(200_000)
+    assert CapLimits(400_000, 10**9, 10**9).choose(200_000).cap == 400_000
+    memory = CapLimits(10**9, 300_000, 10**9).choose(200_000)
     assert memory.cap == 300_000 and "memory" in memory.why
 
 
@@ -89,10 +91,20 @@ def test_limits_are_those_of_the_training_images_and_of_the_device(monkeypatch: 
     monkeypatch.setattr(needed, "free_memory", lambda device: 10**10)
     capture = tiny_capture()
     assert capture.split is not None
-    limits = CapLimits.of(capture, torch.device("cpu"))
-    assert limits == CapLimits(len(capture.split.train_images) * 40 * 24 // 4, int(MEMORY_SHARE * 10**10 / 2048))
+    limits = CapLimits.of(capture, torch.device("cpu"), OPEN)
+    assert limits == CapLimits(len(capture.split.train_images) * 40 * 24 // 4, int(MEMORY_SHARE * 10**10 / 2048), UNLIMITED)
     half = replace(capture, split=replace(capture.split, train_images=capture.split.train_images[::2]))
-    assert CapLimits.of(half, torch.device("cpu")).by_pixels == pytest.approx(limits.by_pixels / 2, rel=0.1)
+    assert CapLimits.of(half, torch.device("cpu"), OPEN).by_pixels == pytest.approx(limits.by_pixels / 2, rel=0.1)
+
+
+def test_a_budget_trains_so_many() -> None:
+    cpu, capture = torch.device("cpu"), tiny_capture()
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=30)).by_budget == 2_400_000
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=30, steps=2000)).by_budget == 2_000_000
+    assert CapLimits.of(capture, cpu, TrainConfig(steps=7000)).by_budget == 7_000_000
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=2)).by_budget == MIN_GAUSSIANS
+    short = CapLimits(10**9, 10**9, 2_400_000).choose(360_000)
+    assert short.cap == 2_400_000 and "budget" in short.why
 
 
 def test_numbers_that_are_given_stay() -> None:
@@ -104,11 +116,11 @@ def test_numbers_that_are_given_stay() -> None:
 def test_the_first_scene_follows_the_capture() -> None:
     """The tiny capture has few pixels."""
     capture = tiny_capture()
-    first = first_scene(capture, AUTO, "auto", 0, "cpu")
-    assert first.chosen.cap == CapLimits.of(capture, torch.device("cpu")).by_pixels
+    first = first_scene(capture, AUTO, "auto", 0, "cpu", OPEN)
+    assert first.chosen.cap == CapLimits.of(capture, torch.device("cpu"), OPEN).by_pixels
     assert "pixels" in first.chosen.why
     assert len(first.scene.gaussians) <= first.chosen.cap + AUTO.actor_points * len(capture.tracks)
-    given = first_scene(capture, AUTO, 300, 0, "cpu")
+    given = first_scene(capture, AUTO, 300, 0, "cpu", OPEN)
     assert given.chosen.cap == 300
     background = int((given.scene.gaussians.node == 0).sum())
     assert 100 < background <= 150 + 60 + 30

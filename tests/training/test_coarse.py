@@ -32,7 +32,7 @@ from nurec_lite.readers import open_capture
 from nurec_lite.scene.scene import exposed, exposure
 from nurec_lite.splat.views import CameraView, camera_view
 from nurec_lite.training.baseline import reference_stages
-from nurec_lite.training.coarse import resize
+from nurec_lite.training.coarse import coarse_share, resize
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
@@ -69,7 +69,7 @@ def centres(view: CameraView) -> Tensor:  # [H, W, 2] float64
     return 2 * torch.stack([u, v], dim=-1) + 1
 
 
-def coarse_config(coarse: float = 0.3, steps: int = 10, **density: Any) -> Config:
+def coarse_config(coarse: float | str = 0.3, steps: int = 10, **density: Any) -> Config:
     train = TrainConfig(steps=steps, lidar_rays=128, coarse=coarse, checkpoint_seconds=1e9)
     return tiny_config(train=train, density=replace(tiny_config().density, **density))
 
@@ -159,6 +159,15 @@ def test_a_camera_sees_alike_at_either_size() -> None:
 
 
 # ---- when
+
+
+@pytest.mark.parametrize(("width", "height", "share"), [(1242, 375, 0.0), (1000, 1000, 0.0), (1920, 1080, 0.5)])
+def test_auto_reduces_large_images(width: int, height: int, share: float) -> None:
+    capture = tiny_capture()
+    camera = replace(capture.cameras[0], width=width, height=height)
+    config = coarse_config("auto")
+    assert coarse_share(config, replace(capture, cameras=(camera,))) == share
+    assert coarse_share(coarse_config(0.3), replace(capture, cameras=(camera,))) == 0.3
 
 
 @pytest.mark.parametrize(
