@@ -52,7 +52,7 @@ class BetweenOrAuto(Between):
         return value == AUTO or super().holds(value)
 
     def __str__(self) -> str:
-        return f"be {AUTO} or {super().__str__()}"
+        return f"be {AUTO} or {super().__str__()}".replace("or be ", "or ")
 
 
 @dataclass(frozen=True)

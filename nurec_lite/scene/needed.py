@@ -23,7 +23,10 @@ BYTES_PER_GAUSSIAN = (
     2048  # with gradient, moments and lists: a million take 2.0 GB with the capture (step_kitti_0009_stages_h100.json)
 )
 MEMORY_SHARE = 0.4  # share of the free memory that Gaussians may take
-GAUSSIANS_PER_SECOND, GAUSSIANS_PER_STEP = 80_000, 1_000  # of the budget: more of them are seen too rarely (benchmarks/LOG.md)
+GAUSSIANS_PER_SECOND, GAUSSIANS_PER_STEP = (
+    80_000,
+    1_000,
+)  # of the budget: more of them are seen too rarely (benchmarks/LOG.md)
 UNLIMITED = 10**9
 MAX_FAR = 100_000  # Gaussians of the far shell
 Number = int | str  # or auto

@@ -92,7 +92,9 @@ def test_limits_are_those_of_the_training_images_and_of_the_device(monkeypatch: 
     capture = tiny_capture()
     assert capture.split is not None
     limits = CapLimits.of(capture, torch.device("cpu"), OPEN)
-    assert limits == CapLimits(len(capture.split.train_images) * 40 * 24 // 4, int(MEMORY_SHARE * 10**10 / 2048), UNLIMITED)
+    assert limits == CapLimits(
+        len(capture.split.train_images) * 40 * 24 // 4, int(MEMORY_SHARE * 10**10 / 2048), UNLIMITED
+    )
     half = replace(capture, split=replace(capture.split, train_images=capture.split.train_images[::2]))
     assert CapLimits.of(half, torch.device("cpu"), OPEN).by_pixels == pytest.approx(limits.by_pixels / 2, rel=0.1)
 
