@@ -42,7 +42,7 @@ from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
 from nurec_lite.cli.early_scene import begin_first_scene, end_first_scene
 from nurec_lite.cli.fleet import FLEET, SKIPPED, attempted, places
-from nurec_lite.cli.multirun import check_named, folders, in_own_folder, one_job, overrides
+from nurec_lite.cli.multirun import check_named, composed_once, folders, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import hydra_arguments
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
@@ -301,7 +301,8 @@ def work(arguments: list[str]) -> None:
         begin_helper()
         begin_first_scene(sys.orig_argv)
     try:
-        main()
+        with composed_once(arguments):
+            main()
     finally:
         failed = _tabulate(places[-1]) if places else None
         if not places:

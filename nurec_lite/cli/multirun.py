@@ -6,10 +6,11 @@ does not tell their number: set OMP_NUM_THREADS to the cores over their number t
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from hydra._internal.hydra import Hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import OmegaConf
@@ -72,3 +73,20 @@ def check_named(config: Config) -> None:
     named = hydra.mode is not RunMode.RUN or any(override.startswith("out=") for override in overrides())
     if config.train.resume == "auto" and not named:
         raise ConfigError("train.resume=auto goes on with the run in `out`; name its folder by out=FOLDER")
+
+
+@contextmanager
+def composed_once(
+    arguments: Sequence[str],  # of the command line
+) -> Iterator[None]:
+    """Hydra composes the configuration twice, at first only for `hydra.mode`. Within the block it does that only if an argument may set
+    the mode."""
+    if any(argument.startswith("-") or "hydra" in argument for argument in arguments):
+        yield
+        return
+    get_mode = Hydra.get_mode
+    Hydra.get_mode = lambda *given, **named: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Hydra.get_mode = get_mode  # type: ignore[method-assign]
