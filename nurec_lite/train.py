@@ -20,6 +20,7 @@ import torch
 from omegaconf import DictConfig
 
 from nurec_lite.backends import base_stages, begin_stages, build_stages, check_stages
+from nurec_lite.base.aside import Aside
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
@@ -245,19 +246,27 @@ def _trained(stages: Stages, state: TrainState, doubts: list[Verdict], left_out:
     """Trains, and measures on the first rank. The others return None."""
     config = state.config
     ahead = held_out_ahead(state.plan.capture, state.device)
-    with tensorboard(config, state.history) as scalars, ahead:
+    with tensorboard(config, state.history) as scalars, ahead, ExitStack() as aside:
+
+        def stepped() -> None:
+            """While the checkpoint is written, other cores do what comes next."""
+            if config.train.evaluate and present().first:
+                ahead.begin()
+                aside.enter_context(Aside(partial(_prepare, config, state.device)))
+
         if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
             with span("training and checkpoint"):
-                train(stages, state, Path(config.out) / CHECKPOINT, ahead.begin if _measures(config) else lambda: None)
+                train(stages, state, Path(config.out) / CHECKPOINT, stepped)
         from nurec_lite.report.results import counters, results
 
         metrics = counters(state) | exchanged(stages)
         return results(stages, state, metrics, doubts, scalars, left_out, ahead) if _still_first(stages) else None
 
 
-def _measures(config: Config) -> bool:
-    """Whether this rank measures the scene at the end."""
-    return config.train.evaluate and present().first
+def _prepare(config: Config, device: torch.device) -> None:
+    from nurec_lite.report.results import prepare
+
+    prepare(config, device)
 
 
 def _still_first(stages: Stages) -> bool:

@@ -3,6 +3,7 @@
 
 import os
 import platform
+from functools import cache
 
 import torch
 
@@ -64,6 +65,7 @@ def environment(device: torch.device) -> dict[str, str]:
     return found | ({"cuda": str(torch.version.cuda), "driver": driver()} if device.type == "cuda" else {})
 
 
+@cache  # the program takes a tenth of a second
 def driver() -> str:
     """Version of the GPU's driver, as nvidia-smi says it."""
     said = answer(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])

@@ -251,7 +251,11 @@ def middle(
     n = len(values)
     if n == 0:
         return values.new_full((2,), math.nan, dtype=torch.float64)
-    low, high = (values.kthvalue(k).values for k in ((n + 1) // 2, n // 2 + 1))
+    ranks = (n + 1) // 2, n // 2 + 1
+    if values.is_cuda:  # where one block of threads would look for a rank
+        ordered = values.sort().values
+        return torch.stack([ordered[k - 1] for k in ranks]).double()
+    low, high = (values.kthvalue(k).values for k in ranks)
     return torch.stack([low, high]).double()
 
 

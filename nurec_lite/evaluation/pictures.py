@@ -7,6 +7,7 @@ A picture is a uint8 array [H, W, 3]. Files are written under a temporary name a
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import imageio.v3 as imageio
 import numpy as np
@@ -39,7 +40,7 @@ _HEADER, _FONT, _GAP = 24, 14, 6  # pixels
 _STRIPE, _HATCHES = 4, (96, 128)  # pixels of a stripe over masked pixels, and its grey levels
 _STEPS = 256  # colours of a scale between two of its anchors
 # Runs of equal bytes (Z_RLE): a third of the time of zlib's level 6, files of about the same size.
-_PNG = {"compress_level": 1, "compress_type": 3}
+_PNG: dict[str, Any] = {"compress_level": 1, "compress_type": 3}
 _DARK, _LIGHT = (24, 24, 28), (230, 230, 230)
 
 

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from nurec_lite.base.aside import Aside
 from nurec_lite.base.environment import device_name, environment
 from nurec_lite.base.errors import UserError
@@ -16,6 +18,7 @@ from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.verdict import Verdict
+from nurec_lite.config import Config
 from nurec_lite.evaluation import findings, measure
 from nurec_lite.evaluation.ahead import DecodedAhead
 from nurec_lite.evaluation.measure import Evaluation
@@ -38,6 +41,13 @@ class Results(NamedTuple):
     findings: list[str]  # sentences
     evaluation: Evaluation | None
     problem: UserError | None  # why an evaluation that was asked for is absent
+
+
+def prepare(config: Config, device: torch.device) -> None:
+    """Does what the end of a run needs and the results do not change, since each of it is kept: versions and the list of commands. This
+    module has imported the rest."""
+    environment(device)
+    commands_after_train(config)
 
 
 def counters(state: TrainState) -> dict[str, object]:

@@ -144,9 +144,12 @@ def test_this_checkout_or_package() -> None:
 
 def test_a_driver_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "bin", "nvidia-smi", "sleep 30", monkeypatch)
+    driver.cache_clear()
     assert driver() == UNKNOWN
+    driver.cache_clear()
     program(tmp_path / "bin2", "nvidia-smi", "echo 580.12", monkeypatch)
     assert driver() == "580.12"
+    driver.cache_clear()
 
 
 def test_a_device_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

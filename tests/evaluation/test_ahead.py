@@ -24,9 +24,19 @@ def counted(load: Callable[[int], Any]) -> Capture:
     return replace(capture, images=images)
 
 
-def test_each_frame_is_decoded_once_and_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def numbered() -> tuple[list[int], Capture]:
+    """Numbers of images that were loaded, and a capture with images that are their numbers."""
     loaded: list[int] = []
-    capture = counted(lambda i: loaded.append(i) or i)
+
+    def load(i: int) -> int:
+        loaded.append(i)
+        return i
+
+    return loaded, counted(load)
+
+
+def test_each_frame_is_decoded_once_and_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, capture = numbered()
     monkeypatch.setattr(ahead, "BYTES", 3 * largest(capture))
     with DecodedAhead(capture, range(8), (), CPU) as decoded:
         for i in range(8):
@@ -54,8 +64,8 @@ def test_an_error_is_a_result_and_others_go_on() -> None:
 
 
 def test_frames_may_be_passed_over_or_asked_for_again() -> None:
-    loaded: list[int] = []
-    with DecodedAhead(counted(lambda i: loaded.append(i) or i), range(8), (), CPU) as decoded:
+    loaded, capture = numbered()
+    with DecodedAhead(capture, range(8), (), CPU) as decoded:
         assert [decoded.of((IMAGE, i)) for i in (0, 5, 0, 6)] == [0, 5, 0, 6]
         assert decoded.of((SWEEP, 0)).ranges.ndim == 1  # of none that were announced
     assert loaded.count(0) == 2 and loaded.count(5) == loaded.count(6) == 1

@@ -183,7 +183,12 @@ def test_actors_of_the_next_images_are_found_together(monkeypatch: pytest.Monkey
     rendered, calls = torch.rand(40, 60, 3, generator=torch.Generator().manual_seed(0)), list[int]()
     monkeypatch.setattr(metrics_module, "AT_ONCE", 4)
     of_frames = metrics_module.actor_crops
-    monkeypatch.setattr(metrics_module, "actor_crops", lambda *a: calls.append(len(a[2])) or of_frames(*a))
+
+    def counted(tracks: Tracks, camera: Camera, some: list[ImageFrame], moving: list[int]) -> list[Crops]:
+        calls.append(len(some))
+        return of_frames(tracks, camera, some, moving)
+
+    monkeypatch.setattr(metrics_module, "actor_crops", counted)
     together, apart = ImageMetrics(coming=frames), ImageMetrics()
     for frame in frames:
         together.add(rendered, target, capture, frame)

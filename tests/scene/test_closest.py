@@ -49,7 +49,7 @@ def test_most_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep against itself with noise: each query is compared with far fewer points than there are."""
     points = scattered(20_000, 4)
     queries = points + 0.01 * scattered(20_000, 5).sign()
-    compared, of_pairs = [], closest._worth
+    compared, of_pairs = list[int](), closest._worth
 
     def counted(*given: Tensor) -> list[tuple[Tensor, Tensor]]:
         found = list(of_pairs(*given))  # type: ignore[arg-type]

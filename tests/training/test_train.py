@@ -76,6 +76,13 @@ def assert_equal_states(a: TrainState, b: TrainState) -> None:
     assert rates == others
 
 
+def test_others_may_begin_between_the_last_step_and_the_checkpoint(tmp_path: Path) -> None:
+    state, seen = make_state(tiny_config(steps=3), tiny_capture(), CPU), list[tuple[int, bool]]()
+    path = tmp_path / "checkpoint.pt"
+    train(reference_stages(), state, path, lambda: seen.append((state.step, path.exists())))
+    assert seen == [(3, False)] and path.exists()
+
+
 @pytest.mark.portable
 @pytest.mark.parametrize("at", [1, 6])
 def test_a_resumed_run_is_bitwise_an_uninterrupted_one(tmp_path: Path, at: int) -> None:
