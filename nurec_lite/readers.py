@@ -2,6 +2,7 @@
 """Opens the capture that a configuration names."""
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -16,15 +17,13 @@ from nurec_lite.bounds import KINDS
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.digest import KnownPath
-from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.masks.choice import AUTO, masked
 from nurec_lite.capture.masks.found import without_own_vehicle
-from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import plausible
 from nurec_lite.capture.tracking.source import with_tracks
-from nurec_lite.capture.types import Capture, CaptureError, Origin, make_split
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, Origin, make_split
 from nurec_lite.capture.user_loaders import with_checked_loads
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from nurec_lite.capture.rosbag.propose import Proposal
 
 BUNDLED = "data/street.pack"
+ALL = range(sys.maxsize)  # moments
 _BY_DRIVE = {  # kinds with named drives: the meaning of data.root; capture/KIND/read.py holds read_KIND, imported when it is needed
     "argoverse2": "the folder of a log",
     "kitti360": "the folder that holds data_2d_raw and data_poses",
@@ -100,6 +100,15 @@ def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin
             capture = without_own_vehicle(capture)
     with span("tracks"):
         return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
+
+
+def posed(capture: Capture, source: str, known: KnownPath | None) -> Capture:
+    """The capture with the poses of its use. Poses that were chosen before, such as those of a pack, stay."""
+    if known is None and source == "auto" and capture.poses_from in (CHOSEN, ESTIMATED):
+        return capture
+    from nurec_lite.capture.odometry import choose
+
+    return choose.posed(capture, source, known)
 
 
 def _chosen(capture: Capture, config: DataConfig) -> Capture:
@@ -239,6 +248,8 @@ def _open_by_drive(config: DataConfig) -> Capture:
 def _open_kitti(config: DataConfig) -> Capture:
     if config.root is None:
         raise CaptureError("data.root is missing: name the folder that holds the drive's date, as in data.root=PATH")
+    from nurec_lite.capture.kitti.raw import read_kitti_raw
+
     return read_kitti_raw(
         Path(config.root),
         date=config.date,

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import torch
 
-from nurec_lite.capture.tracking.completed import completed, completed_as
-from nurec_lite.capture.tracking.found import find_tracks
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.tracks import Tracks
 
@@ -21,7 +19,11 @@ def with_tracks(
         return replace(capture, tracks=Tracks.empty())
     if source == "capture" or (source == "auto" and len(capture.tracks) and not capture.part_labelled):
         return capture
+    from nurec_lite.capture.tracking.completed import completed, completed_as  # a start with labels goes without them
+
     labels = Tracks.empty() if source == "lidar" else capture.tracks
     if known is not None:
         return replace(capture, tracks=completed_as(labels, known.to("cpu", torch.float64)))
+    from nurec_lite.capture.tracking.found import find_tracks
+
     return replace(capture, tracks=completed(labels, find_tracks(capture)))

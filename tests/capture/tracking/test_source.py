@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-import nurec_lite.capture.tracking.source as source
+import nurec_lite.capture.tracking.found as search
 from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import DataConfig
@@ -18,7 +18,7 @@ def labelled(monkeypatch: pytest.MonkeyPatch) -> Capture:
     """The sweeps would show its first two tracks, under other ids."""
     capture = read_capture(DataConfig())
     found = replace(capture.tracks.select([0, 1]), ids=("found-1", "found-2"))
-    monkeypatch.setattr(source, "find_tracks", lambda _: found)
+    monkeypatch.setattr(search, "find_tracks", lambda _: found)
     return replace(capture, tracks=capture.tracks.select([0, 5]))
 
 
@@ -43,7 +43,7 @@ def test_without_labels_the_sweeps_give_all_tracks(labelled: Capture) -> None:
 def test_tracks_of_a_scene_are_not_searched_again(labelled: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     part = replace(labelled, part_labelled=True)
     known = with_tracks(part, "auto").tracks
-    monkeypatch.delattr(source, "find_tracks")
+    monkeypatch.delattr(search, "find_tracks")
     assert with_tracks(part, "auto", known).tracks.ids == known.ids
     other = replace(known, ids=("7", *known.ids[1:]))  # of another drive: the checkpoint's own check says so
     assert with_tracks(part, "auto", other).tracks.ids == labelled.tracks.ids
@@ -51,6 +51,6 @@ def test_tracks_of_a_scene_are_not_searched_again(labelled: Capture, monkeypatch
 
 def test_a_part_of_a_drive_has_what_was_found_in_the_whole(labelled: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     known = with_tracks(replace(labelled, part_labelled=True), "auto").tracks
-    monkeypatch.delattr(source, "find_tracks")
+    monkeypatch.delattr(search, "find_tracks")
     few = replace(labelled, part_labelled=True, tracks=labelled.tracks.select([1]))
     assert with_tracks(few, "auto", known).tracks.ids == ("005", "found-2")
