@@ -4,7 +4,6 @@
 import json
 import logging
 import shutil
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from torch import Tensor
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.checks import run, trust
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.evaluation import each_frame, measure
+from nurec_lite.evaluation import each_frame
+from nurec_lite.evaluation.ahead import IMAGE, DecodedAhead
 
 BROKEN = "a fault on purpose"
 # where the fault is, and how the sentence begins
@@ -153,19 +153,16 @@ def test_an_interrupt_is_no_failure_of_a_part() -> None:
 
 def decoded_badly(monkeypatch: pytest.MonkeyPatch, sensor: str, moment: int) -> None:
     """A frame cannot be decoded once training is through."""
-    inner = measure.evaluate
+    inner = DecodedAhead._content
 
-    def evaluate(stages: Any, scene: Any, capture: Any, *args: Any, **keys: Any) -> Any:
-        def broken() -> Any:
-            raise CaptureError(f"image {moment} of {sensor} is {BROKEN}")
+    def content(self: DecodedAhead, key: tuple[str, int]) -> Any:
+        kind, i = key
+        frame = (self._capture.images if kind == IMAGE else self._capture.sweeps)[i]
+        if (frame.sensor, frame.index) == (sensor, moment):
+            return CaptureError(f"image {moment} of {sensor} is {BROKEN}")
+        return inner(self, key)
 
-        def changed(frames: Any) -> Any:
-            return tuple(replace(f, load=broken) if (f.sensor, f.index) == (sensor, moment) else f for f in frames)
-
-        odd = replace(capture, images=changed(capture.images), sweeps=changed(capture.sweeps))
-        return inner(stages, scene, odd, *args, **keys)
-
-    monkeypatch.setattr(measure, "evaluate", evaluate)
+    monkeypatch.setattr(DecodedAhead, "_content", content)
 
 
 @pytest.mark.parametrize("sensor", ["camera_1", "lidar"])
