@@ -361,7 +361,9 @@ def _check(config: Config) -> None:
     _check_seconds(config.data.seconds)
     _check_grid(config)
     if getattr(config, "checkpoint", None) == "":
-        raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
+        raise ConfigError(
+            "checkpoint is missing: name a file that train wrote, as in checkpoint=runs/NAME/checkpoint.pt"
+        )
 
 
 def _check_frames(frames: list[int]) -> None:

@@ -66,7 +66,7 @@ def measure(run: Reconstruction, out: Path, left_out: LeftOut) -> tuple[dict[str
     checks = partial(doubts_about, run.capture, config.data.root or run.capture.name, trust=True)
     doubts = left_out.tried("The checks of the capture", checks) or []
     search = partial(findings, run.capture, run.scene, config, counters["steps"], evaluation, left_out, doubts)
-    found = left_out.tried("The search for what is odd about the capture", search) or []
+    found = left_out.tried("The search for oddities of the capture", search) or []
     counters["findings"] = [*(verdict.text for verdict in doubts), *found]
     return evaluation.metrics | counters | trained, evaluation
 

@@ -30,7 +30,7 @@ from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.stages import Stages
 
 HELP = """
-Writes the scene of a checkpoint as files of other programs (docs/export.md). Below, FILE is what train wrote.
+Writes the scene of a checkpoint as files of other programs (docs/export.md). Below, FILE is a checkpoint of train.
 
   python -m nurec_lite.export checkpoint=FILE                      PLY of all Gaussians, as they stand in mid-drive
   python -m nurec_lite.export checkpoint=FILE time=1.5 up=-y       the same at 1.5 s, upright in SuperSplat

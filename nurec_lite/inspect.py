@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nurec_lite.inspect: compares a drive with its sensors and draws what a person would look at, before training."""
+"""python -m nurec_lite.inspect: compares a drive with its sensors and draws pictures for a person, before training."""
 
 import nurec_lite.base.threads  # noqa: F401  before torch
 
@@ -29,8 +29,8 @@ from nurec_lite.training.folder import refuse_run
 
 IMAGES, SWEEPS = 200, 400  # of a sensor that are compared at most
 HELP = f"""
-Compares what a drive says (poses, times, mountings, boxes) with what its sensors saw. It prints one verdict a line, the worst first, and
-draws pictures: the lidar and the boxes on the images, all sweeps from above, what each box holds, speeds and rates over time.
+Compares a drive's poses, times, mountings and boxes with its sensors. It prints one verdict a line, the worst first, and
+draws pictures: the lidar and the boxes on the images, all sweeps from above, the contents of each box, speeds and rates over time.
 
   python -m nurec_lite.inspect                                      the bundled street
   python -m nurec_lite.inspect data=kitti_raw data.root=FOLDER      a KITTI drive
@@ -39,7 +39,7 @@ draws pictures: the lidar and the boxes on the images, all sweeps from above, wh
 
 {IMAGES} images of a camera and {SWEEPS} sweeps of a lidar are compared at most, evenly over the drive. The folder `out` then holds
 {PAGE}, one page that needs no other file, and {VERDICTS}, the verdicts for scripts. Of a ROS recording without data.mapping it also
-holds {MAPPING}, which says what each topic is: correct it and give it as data.mapping=FILE.
+holds {MAPPING}, which assigns topics to sensors: correct it and give it as data.mapping=FILE.
 
 A verdict is one of: wrong (training refuses the drive), likely wrong (training goes on and reports it), failed (the check itself failed),
 unknown (the drive holds too little to tell), right. The exit status is 2 if a verdict is `wrong`, after both files are written, or if the

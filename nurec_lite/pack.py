@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nurec_lite.pack: writes a capture into one file, or says what is in one."""
+"""python -m nurec_lite.pack: writes a capture into one file, or lists the contents of one."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ times and rings, poses, tracks, calibration and split. Train on it with data=pac
   python -m nurec_lite.pack data=kitti_raw data.root=FOLDER data.downscale=4 data.frames=[0,20] out=small.pack
   python -m nurec_lite.pack data=kitti_raw data.root=FOLDER image_format=png          images lose nothing
   python -m nurec_lite.pack data=kitti_raw data.root=FOLDER format=ncore              NCore v4, a file NAME.ncore4.zarr.itar
-  python -m nurec_lite.pack data=pack data.root=drive.pack show=true                  what is in a pack; writes nothing
+  python -m nurec_lite.pack data=pack data.root=drive.pack show=true                  the contents of a pack; writes nothing
 
 What data.* chooses (frames, cameras, downscale, poses, tracks) is what the pack holds. Every part of a pack has a checksum: one that
 was cut short or altered is refused when it is read. At the end the drive is compared with what its sensors saw, and each verdict is a

@@ -75,7 +75,7 @@ def check(config: ProfileConfig) -> None:
     if config.steps < 1 or config.warmup < 0:
         raise ConfigError(f"steps={config.steps} and warmup={config.warmup}: record at least 1 step after 0 or more")
     if config.tool != "torch":
-        nvtx.chosen()  # says what is wrong before results of an earlier profile are removed
+        nvtx.chosen()  # fails before results of an earlier profile are removed
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ from nurec_lite.training.stages import Stages
 
 HELP = f"""
 Renders a checkpoint: any camera or lidar of its capture, at any time, on the driven path or off it, actors removed or moved.
-Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
+Below, FILE is a checkpoint of train, such as runs/mine/checkpoint.pt.
 
-  python -m nurec_lite.render checkpoint=FILE subset=test compare=true                held-out frames below what was captured
+  python -m nurec_lite.render checkpoint=FILE subset=test compare=true                held-out frames below the captured ones
   python -m nurec_lite.render checkpoint=FILE shift=0,1,0 formats=mp4                 films from 1 m further left
   python -m nurec_lite.render checkpoint=FILE times=1.23 remove=000,007               one moment, without two actors
   python -m nurec_lite.render checkpoint=FILE times=1,2 fps=30 move=000:-3:2:0:20 formats=gif

@@ -133,7 +133,7 @@ ROWS: dict[str, Callable[[Measured], str]] = {
     "FLOP, single precision": _scaled("fp32_flop"),
     "FLOP a byte of DRAM": lambda m: _number(m.kernel.intensity),
     "FLOP/s": _scaled("flop_per_s", "FLOP/s"),
-    "of what the roofline admits": _roof,
+    "of the roofline's limit": _roof,
     "compute, of its peak": _percent("sol_compute"),
     "memory, of its peak": _percent("sol_memory"),
     "DRAM, of its peak": _percent("sol_dram"),

@@ -16,8 +16,8 @@ _DOES = {
 }
 _PLACES = {
     "train": "a new folder under runs/",
-    "evaluate": "a folder beside it",
-    "render": "a folder beside it",
+    "evaluate": "a folder next to it",
+    "render": "a folder next to it",
 }  # left to the command
 _SEVERAL = ("-m", "--multirun")
 

@@ -47,7 +47,7 @@ def overlong(error: OSError) -> ConfigError | None:
 
 
 def unwritable(path: Path, cause: OSError) -> OutputError:
-    kept = "what was there before is kept" if os.path.lexists(path) else "nothing was left there"
+    kept = "the earlier files are kept" if os.path.lexists(path) else "no file is left there"
     return OutputError(
         f"{path} cannot be written ({cause.strerror or cause}); free some space or choose another place ({kept})"
     )

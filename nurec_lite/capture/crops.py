@@ -124,7 +124,7 @@ def cut_directions(
     cuts: list[Cut],
     elevations: Tensor,  # [B] radians
     reach: float,  # metres
-) -> Tensor:  # [B, 360] bool, by degree of azimuth from -180: a ray on its way runs through what was cut away
+) -> Tensor:  # [B, 360] bool, by degree of azimuth from -180: a ray on its way runs through cut space
     azimuth = torch.deg2rad(torch.arange(360, dtype=torch.float64) - 179.5)
     grid = torch.stack([azimuth.expand(len(elevations), -1), elevations[:, None].expand(-1, 360)], dim=-1)
     ends = reach * unit_directions(grid)

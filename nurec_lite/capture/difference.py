@@ -140,7 +140,7 @@ def _content_differences(
 
 def _edited(name: str, numbers: list[int], camera: bool) -> str:
     what, more = "image" if camera else "sweep", f" (and {len(numbers) - 1} more)" if len(numbers) > 1 else ""
-    return f"{what} {numbers[0]} of {name}{more} is another file than it was"
+    return f"{what} {numbers[0]} of {name}{more} is another file than before"
 
 
 def _look_differences(name: str, was: SensorFrames, there: set[int], look: Look, camera: bool) -> Iterator[Difference]:

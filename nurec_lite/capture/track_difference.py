@@ -41,7 +41,9 @@ def track_differences(
             boxes.append((_moved(was, j, now, k, part, poses_differ), name))
     far, name = max(boxes, default=(0.0, ""))
     if far > SAME_BOX:
-        yield Difference(f"boxes of tracks are up to {far:.3g} m off what they were ({name})", certain=far > ELSEWHERE)
+        yield Difference(
+            f"boxes of tracks are up to {far:.3g} m off their old places ({name})", certain=far > ELSEWHERE
+        )
 
 
 def _listed(ids: tuple[str, ...]) -> str:

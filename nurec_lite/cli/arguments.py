@@ -43,7 +43,7 @@ def check_groups(arguments: Sequence[str]) -> None:
         sign, key, value = argument[: -len(argument.lstrip("+~"))], key_of(argument), value_of(argument)
         if key == "data.kind":
             raise ConfigError(
-                f"{argument} is half a choice: write {_right('data', value, False)}, which sets what goes with it"
+                f"{argument} is half a choice: write {_right('data', value, False)}, which sets all keys of that kind"
             )
         if key not in GROUPS or "=" not in argument or sign not in ("", "+"):
             continue

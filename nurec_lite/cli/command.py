@@ -158,7 +158,9 @@ def named_checkpoint(arguments: list[str]) -> Path:
     """The file that the last `checkpoint=FILE` names."""
     named = [a.partition("=")[2] for a in arguments if a.startswith("checkpoint=")]
     if not named or not named[-1]:
-        raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
+        raise ConfigError(
+            "checkpoint is missing: name a file that train wrote, as in checkpoint=runs/NAME/checkpoint.pt"
+        )
     return Path(os.path.expanduser(unquoted(named[-1])))
 
 

@@ -33,7 +33,7 @@ _OF_GROUPS = {
     "data": "which capture, and defaults that go with it",
     "size": "model and budget of rays for a machine",
     "recipe": "a size, a budget and weights that go together",
-    "opt": "what makes a step faster; several as '+opt=[A,B]', their parameters as opt.NAME.KEY=VALUE",
+    "opt": "optimizations of a step; several as '+opt=[A,B]', their parameters as opt.NAME.KEY=VALUE",
 }
 _TAKES = {
     "compare": (), "pack": ("data",), "inspect": ("data",), "export": ("data",), "evaluate": ("data", "opt"), "render": ("data", "opt"),

@@ -52,7 +52,9 @@ def findings(
         turned, late = left_out.tried("The search for sensors that were corrected", learned) or nothing
     about = {key for verdict in doubts if verdict.check == CAMERAS for key in verdict.figures}
     turned, late = ([] if about - {LATE_FIGURE} else turned), ([] if about - {TURNED_FIGURE} else late)
-    lacking = left_out.tried("The search for what the capture lacks", lambda: list(_lacking(capture, config))) or []
+    lacking = (
+        left_out.tried("The search for missing parts of the capture", lambda: list(_lacking(capture, config))) or []
+    )
     dark = left_out.tried("The search for dark images", lambda: list(_dark(images))) or []
     return [*lacking, *dark, *turned, *late]
 
@@ -105,9 +107,9 @@ def _tracks(capture: Capture, config: Config) -> Iterator[str]:
         counted = ", ".join(f"{number} {name}" for name, number in sorted(found.items()))
         yield f"Moving objects without a label: the sweeps show {counted}."
     elif len(capture.tracks) == 0 and searched:
-        yield "No tracks: the sweeps show nothing that moves for certain. What moves is learned as if it stood still, and blurs."
+        yield "No tracks: the sweeps show no object that moves for certain. Moving objects are learned as static, and blur."
     elif len(capture.tracks) == 0:
-        yield "No tracks: what moves is learned as if it stood still, and blurs."
+        yield "No tracks: moving objects are learned as static, and blur."
 
 
 def _dark(images: tuple[DrawnImage, ...]) -> Iterator[str]:

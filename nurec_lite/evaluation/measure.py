@@ -141,7 +141,7 @@ def evaluate(
     by_camera = partial(as_seen, scene, capture)
     work = partial(measure_beside, stages, scene, capture, frames.images, seconds / 2, by_camera)
     with span("beside"):
-        beside, drawn = left_out.tried("Measuring from beside the path", work) or ({}, None)
+        beside, drawn = left_out.tried("Measuring off the path", work) or ({}, None)
     metrics |= beside | ({"notes": perceptual.notes} if perceptual.notes else {})
     evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)
     if pictures is not None:

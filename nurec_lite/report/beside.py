@@ -28,7 +28,7 @@ def beside(report: Report) -> str:
         "found again if the image's depth lies within it."
     )
     body = f'<h3>{escaped(f"{drawn.sensor}, frame {drawn.index}")}</h3><div class="pictures">{shown}</div>{_figures(report)}'
-    return section("beside", "From beside the path", body, note)
+    return section("beside", "Off the path", body, note)
 
 
 def _shown(name: str, side: str, seen: tuple[int, np.ndarray]) -> str:

@@ -106,7 +106,7 @@ def _measured(
 def _found(state: TrainState, evaluation: Evaluation | None, doubts: list[Verdict], left_out: LeftOut) -> list[str]:
     capture, scene, config = state.plan.capture, state.scene, state.config
     work = partial(findings.findings, capture, scene, config, state.step, evaluation, left_out, doubts)
-    found = left_out.tried("The search for what is odd about the capture", work) or []
+    found = left_out.tried("The search for oddities of the capture", work) or []
     return [*(verdict.text for verdict in doubts), *found]
 
 

@@ -54,7 +54,7 @@ def _tile(figure: Figure, value: Any) -> str:
 def odd(report: Report) -> str:
     """Findings about the capture, in sentences."""
     found = "".join(f"<li>{escaped(sentence)}</li>" for sentence in report.findings)
-    return section("findings", "What this capture is", f"<ul>{found}</ul>") if found else ""
+    return section("findings", "Findings about the capture", f"<ul>{found}</ul>") if found else ""
 
 
 def summary(report: Report) -> str:

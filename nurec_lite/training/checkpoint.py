@@ -85,7 +85,7 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
     try:
         check_content(content)
     except SchemaError as error:
-        raise CheckpointError(f"{path} holds what no training leaves: {error}; use another checkpoint") from error
+        raise CheckpointError(f"{path} does not come from a training: {error}; use another checkpoint") from error
     older = {
         "lidar_opacity": False,
         "calibrate": False,

@@ -99,7 +99,7 @@ def _remedy(stored: dict[str, Any], data: DataConfig) -> str:
     given = [*kind, *(assigned(key, was) for key, (was, now) in keys.items() if was != now)]
     if given:
         return f"it was made with {' '.join(given)}: give that, or train again"
-    return "restore what it was made from, or train again"
+    return "restore its capture, or train again"
 
 
 def _with_looks(name: str, known: Digest, found: Digest) -> SensorFrames:

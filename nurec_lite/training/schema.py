@@ -142,7 +142,7 @@ def _check_tracks(value: Any) -> tuple[int, int]:  # how many tracks, and keyfra
     k, offsets = len(value["ids"]), value["offsets"]
     check_names(value["classes"], "scene.tracks.classes", k, label_flaw)
     apart = not any(clashes(value["ids"])) and not {folded(name) for name in value["ids"]} & set(NODES)
-    demand(apart, "scene.tracks.ids", "different from one another and from what export takes for a node")
+    demand(apart, "scene.tracks.ids", "different from one another and from the words that export takes for a node")
     whole = type(offsets) is tuple and len(offsets) == k + 1 and all(type(o) is int for o in offsets)
     rising = whole and offsets[0] == 0 and all(a < b for a, b in pairwise(offsets)) and offsets[-1] <= MOST
     demand(rising, "scene.tracks.offsets", f"{k + 1} numbers that rise from 0")

@@ -61,7 +61,7 @@ def trained(first_run: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of the tiny capture after one step, which nobody may write into; its pack lies beside it."""
+    """A checkpoint of the tiny capture after one step, which nobody may write into; its pack lies next to it."""
     folder, (state, stages) = tmp_path_factory.mktemp("quick"), (tiny_state(), reference_stages())
     step(stages, state)
     write_pack(tiny_capture(), folder / "tiny.pack", image_format="png")

@@ -45,7 +45,10 @@ CAPTURES = ", ".join(sorted(path.stem for path in (resource("conf") / "data").gl
             "+data=pack",
             rf"^error: \+data=pack: write data=pack; data is one of {CAPTURES}$",
         ),
-        ("data.kind=pack", r"^error: data\.kind=pack is half a choice: write data=pack, which sets what goes with it$"),
+        (
+            "data.kind=pack",
+            r"^error: data\.kind=pack is half a choice: write data=pack, which sets all keys of that kind$",
+        ),
         ("data.kind=film", r"^error: data\.kind=film is half a choice: write data=NAME, "),
         ("sweep=ladder", r"^error: sweep=ladder: write \+sweep=ladder; "),
         ("hydra/launcher=slrm", r"^error: hydra/launcher=slrm: there is no 'slrm'; there is basic, .*slurm"),

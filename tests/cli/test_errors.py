@@ -189,7 +189,7 @@ def test_a_checkpoint_of_another_capture(shell: Shell, trained: Path, tmp_path: 
         ("train", ["train.seconds=null"], r"^error: give a budget: train\.steps=N or train\.seconds=S"),
         ("train", ["data=pack", "data.root=/nowhere/at/all.pack"], r"^error: /nowhere/at/all\.pack"),
         ("train", ["train.resume=/nowhere.pt"], r"/nowhere\.pt does not exist; give the path of a checkpoint"),
-        ("evaluate", [], r"checkpoint is missing: name what train wrote"),
+        ("evaluate", [], r"checkpoint is missing: name a file that train wrote"),
         ("evaluate", ["checkpoint=/nowhere.pt"], r"/nowhere\.pt does not exist"),
         ("render", ["chekpoint=x"], r"checkpoint is missing"),
         ("export", ["-h5"], r"'-h5' is no flag of export"),

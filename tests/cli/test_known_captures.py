@@ -71,7 +71,7 @@ def test_one_edited_image_of_a_pack_is_named(shell: Shell, trained: Path, tmp_pa
     """The run read a pack, whose directory has a checksum of each image."""
     ended = shell("evaluate", f"checkpoint={trained}", f"data.root={packed(first_image)}", f"out={tmp_path / 'out'}")
     assert_mendable(
-        ended, r"another capture: image 3 of camera_0 is another file than it was; it was made with data\.root="
+        ended, r"another capture: image 3 of camera_0 is another file than before; it was made with data\.root="
     )
 
 

@@ -33,9 +33,9 @@ MEASURING = {
 }
 FINDINGS = {
     "capture.checks.alignment.image_edges": "The check of cameras and sweeps failed",
-    "evaluation.findings._lacking": "The search for what the capture lacks failed",
+    "evaluation.findings._lacking": "The search for missing parts of the capture failed",
     "evaluation.findings._dark": "The search for dark images failed",
-    "evaluation.findings.findings": "The search for what is odd about the capture failed",
+    "evaluation.findings.findings": "The search for oddities of the capture failed",
 }
 REPORT = {
     "report.charts.line_chart": "The section training of the report failed",

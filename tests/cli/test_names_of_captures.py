@@ -136,7 +136,7 @@ def test_a_track_of_a_checkpoint(shell: Shell, trained: Path, tmp_path: Path, ve
     before = everything(tmp_path)
     ended = shell(verb, f"checkpoint={trained}", *([f"node={name}"] if verb == "export" and name.isalpha() else []))
     assert_mendable(
-        ended, r"checkpoint\.pt holds what no training leaves: scene\.tracks\.ids must be (names, but|different)"
+        ended, r"checkpoint\.pt does not come from a training: scene\.tracks\.ids must be (names, but|different)"
     )
     assert everything(tmp_path) == before
 

@@ -106,5 +106,5 @@ def test_figures_that_fail_cost_no_others(capture: Capture, scene: Scene, monkey
     assert found.metrics["psnr"] > 5 and "flip" not in found.metrics and found.beside is None
     assert left_out.sentences == [
         "FLIP or LPIPS of an image failed: RuntimeError: out of luck.",
-        "Measuring from beside the path failed: RuntimeError: out of luck.",
+        "Measuring off the path failed: RuntimeError: out of luck.",
     ]

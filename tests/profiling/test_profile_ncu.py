@@ -95,7 +95,7 @@ def test_flop_intensity_and_ceilings(blend: Kernel) -> None:
     assert blend.flop_per_s == pytest.approx(5e12) and blend.intensity == pytest.approx(5.0)
     assert blend.peak_flop_per_s == pytest.approx(2e13) and blend.peak_bytes_per_s == pytest.approx(4e12)
     assert roof(blend) == pytest.approx(2e13)  # the ridge lies at 5 FLOP a byte
-    assert roofline_words(blend) == "5 TFLOP/s at 5 FLOP a byte of DRAM, 25.0 % of what the roofline admits"
+    assert roofline_words(blend) == "5 TFLOP/s at 5 FLOP a byte of DRAM, 25.0 % of the roofline's limit"
 
 
 def test_flop_from_rates_where_counts_are_missing(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_missing_figures_are_none_and_never_zero(tmp_path: Path) -> None:
     text = markdown(profile(found))
     row = next(line for line in text.splitlines() if line.startswith("| `blend<3>`"))
     assert row.count("not measured") == 12 and " 0 " not in row
-    assert "what limits it was not measured" in text and "no verdict" in text
+    assert "its limit was not measured" in text and "no verdict" in text
 
 
 def test_one_missing_summand_makes_the_sum_unknown(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_views_from_beside_the_path_have_their_figures() -> None:
     assert [a["alt"] for a in parsed.all("img") if "to the left" in (a["alt"] or "")] == [
         f"camera_0, frame 4, {d} m to the left" for d in (1, 2, 3)
     ]  # fmt: skip
-    assert "From beside the path" in parsed.texts and "LPIPS is left out: <why>." in parsed.texts
+    assert "Off the path" in parsed.texts and "LPIPS is left out: <why>." in parsed.texts
     assert "0.035" in parsed.texts and "boxes found again" not in parsed.texts
 
 

@@ -140,14 +140,14 @@ OTHER: dict[str, tuple[Change, str]] = {
     ),
     "tracks of other classes": (tracks(classes=lambda t: ("Tram", *t.classes[1:])), r"track \S+ is a Tram, but was a \w+"),
     "tracks of another drive": (
-        tracks(translations=lambda t: t.translations + 8.0), r"boxes of tracks are up to [\d.]+ m off what they were",
+        tracks(translations=lambda t: t.translations + 8.0), r"boxes of tracks are up to [\d.]+ m off their old places",
     ),
     "a vehicle elsewhere": (frames(lambda f: moved(f, 12.0)), r"poses are up to 12 m and 0 degrees off \(frame \d of \w+\) what they were"),
 }  # fmt: skip
 LIKE: dict[str, tuple[Change, str]] = {
     "poses that are a little off": (frames(lambda f: moved(f, 0.3)), r"poses are up to 0\.3 m and 0 degrees off"),
     "boxes that are a little off": (
-        tracks(translations=lambda t: t.translations + 0.1), r"boxes of tracks are up to 0\.173 m off what they were",
+        tracks(translations=lambda t: t.translations + 0.1), r"boxes of tracks are up to 0\.173 m off their old places",
     ),
-    "boxes of another size": (tracks(sizes=lambda t: t.sizes + 0.2), r"boxes of tracks are up to 0\.2 m off what they were"),
+    "boxes of another size": (tracks(sizes=lambda t: t.sizes + 0.2), r"boxes of tracks are up to 0\.2 m off their old places"),
 }  # fmt: skip

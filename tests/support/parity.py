@@ -372,7 +372,7 @@ def compare(case: Case, device: torch.device, learn_poses: bool = True) -> Error
     weights = {k: w * clear.view(-1, *[1] * (w.dim() - 1)) for k, w in random_weights(case.view, scale).items()}
     found = run(native, case, pairs, weights, torch.float32, device, learn_poses)
     expected = run(render, replace(case, still=None), on_host, weights, F64, torch.device("cpu"), learn_poses)
-    for gradients in (found.gradients, expected.gradients):  # what stands still has no velocity to learn
+    for gradients in (found.gradients, expected.gradients):  # static Gaussians have no velocity to learn
         gradients["velocities"] = gradients["velocities"][case.still or 0 :]
     assert found.values.keys() == expected.values.keys() and found.gradients.keys() == expected.gradients.keys()
     off = {

@@ -80,7 +80,7 @@ def test_chosen_frames_are_one_line(content: dict[str, Any], caplog: pytest.LogC
     assert "camera_0, camera_1, lidar have 4 frames, 3 to 6, but had 10 frames, 0 to 9, 4 of them the same" in line
     with pytest.raises(CheckpointError, match=r"give 'data\.frames=\[3,7\]' to take this part alone"):
         said(content, part, caplog)
-    with pytest.raises(CheckpointError, match=r"had 10 frames, 0 to 9.*; restore what it was made from"):
+    with pytest.raises(CheckpointError, match=r"had 10 frames, 0 to 9.*; restore its capture"):
         said(content, part, caplog, frames=[3, 7], exact=True)
 
 

@@ -121,7 +121,7 @@ def test_the_checkpoint_of_another_capture_is_refused(tmp_path: Path) -> None:
     other = tiny_capture(replace(TINY, parked_cars=1))
     with pytest.raises(
         CheckpointError,
-        match=r"mine\.pt was made from another capture: .*; restore what it was made from",
+        match=r"mine\.pt was made from another capture: .*; restore its capture",
     ):
         make_state(replace(config, train=replace(config.train, resume=str(tmp_path / "mine.pt"))), other, CPU)
 

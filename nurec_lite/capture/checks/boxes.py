@@ -132,7 +132,7 @@ def _named(capture: Capture, said: BoxFit, guess: BoxGuess, fit: BoxFit) -> Verd
     own, other = _figures(said), _figures(fit)
     sentence = (
         f"The boxes of the tracks do not lie where the lidar sees objects: they hold {own['returns']:.0f} returns in the median "
-        f"and {100 * own['share']:.0f} % of what belongs to them; they hold {other['returns']:.0f} and {100 * other['share']:.0f} % "
+        f"and {100 * own['share']:.0f} % of their returns; they hold {other['returns']:.0f} and {100 * other['share']:.0f} % "
         f"if {guess.meaning}."
     )
     return Verdict(NAME, capture.name, Level.CERTAIN if sure else Level.LIKELY, sentence, guess.remedy, own)
@@ -140,7 +140,7 @@ def _named(capture: Capture, said: BoxFit, guess: BoxGuess, fit: BoxFit) -> Verd
 
 def _as_said(capture: Capture, said: BoxFit) -> Verdict:
     own = _figures(said)
-    held = f"{own['returns']:.0f} returns in the median and {100 * own['share']:.0f} % of what belongs to them"
+    held = f"{own['returns']:.0f} returns in the median and {100 * own['share']:.0f} % of their returns"
     if said.share >= POOR:
         return Verdict(NAME, capture.name, Level.RIGHT, f"The boxes of the tracks hold {held}.", figures=own)
     sentence = f"The boxes of the tracks do not lie where the lidar sees objects: they hold {held}."

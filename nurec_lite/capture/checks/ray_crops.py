@@ -14,7 +14,7 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.crops import TOLERANCE, Cut, cut_sectors, find_cuts, sector_sentence
 from nurec_lite.geometry.lidar import Lidar, Sweep
 
-NAME = "rays and what was cut away"
+NAME = "rays into cut space"
 SWEEPS = 5  # of a lidar
 NEAREST = 2.5  # metres: nearer points are the vehicle's own
 FEWEST = 100  # rays into the cut space
@@ -49,7 +49,7 @@ def _of(lidar: Lidar, sweeps: Sequence[Sweep]) -> Verdict:
         return Verdict(NAME, lidar.name, Level.RIGHT, f"Nothing seems to be cut away from the sweeps of {lidar.name}.")
     sentence = (
         f"Sweeps of {lidar.name} hold only points of {', '.join(cuts)}, but {int(into.sum())} of {len(missing)} rays that did not return "
-        "point into what was cut away, which is learned as empty."
+        "point into cut space, which is learned as empty."
     )
     remedy = f"leave these rays out, or keep all points, {MADE}"
     return Verdict(NAME, lidar.name, Level.LIKELY, sentence, remedy, {"rays": float(into.sum())})

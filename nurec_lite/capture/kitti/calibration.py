@@ -158,7 +158,7 @@ def other_mountings(
     """Mountings of the cameras if values that are easily exchanged were exchanged."""
     T_velo_rig, T_cam_velo = read_rigid(folder / IMU_TO_VELO), read_rigid(folder / VELO_TO_CAM)
     right = {
-        f"{VELO_TO_CAM} holds the inverse of what it should": (T_cam_velo, f"invert R and T in {VELO_TO_CAM}"),
+        f"{VELO_TO_CAM} holds the inverse of the right transform": (T_cam_velo, f"invert R and T in {VELO_TO_CAM}"),
         f"{VELO_TO_CAM} holds the transform of {IMU_TO_VELO}, and the reverse": (
             invert(T_velo_rig), f"exchange the contents of {VELO_TO_CAM} and {IMU_TO_VELO}",
         ),

@@ -135,7 +135,7 @@ def without_cuts(scan: Scan, sweeps: list[Arranged]) -> Scan:
     sectors = cut_sectors(seen, nominal)
     if cuts or bool(sectors.any()):
         kept = [cut.sentence for cut in cuts] + ([sector_sentence(sectors.all(0))] if bool(sectors.any()) else [])
-        notes.append(f"Sweeps hold only points of {', '.join(kept)}: rays into what was cut away are left out.")
+        notes.append(f"Sweeps hold only points of {', '.join(kept)}: rays into cut space are left out.")
         lost |= widened(sectors | cut_directions(cuts, scan.elevations, max(_REACH, float(pairs.max()))))
     return replace(scan, blocked=lost, azimuth_steps=_azimuth_steps(nominal), notes=tuple(notes))
 

@@ -227,7 +227,7 @@ def _indexed(path: Path) -> dict[str, Span]:
     for span in spans:
         whole = type(span.name) is str and type(span.offset) is int and type(span.size) is int
         if not whole or not 0 <= span.offset <= span.offset + span.size <= size:
-            raise ValueError("its index names what does not lie in it")
+            raise ValueError("its index names missing members")
     return {span.name: span for span in spans}
 
 

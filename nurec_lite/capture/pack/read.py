@@ -112,7 +112,7 @@ def _flaw(entry: zipfile.ZipInfo, end: int, members: dict[str, Member]) -> str |
     if entry.filename in members:
         return "is there twice"
     if entry.header_offset < 0 or entry.header_offset + 30 + entry.file_size > end:
-        return "runs into what follows it"
+        return "runs into the next member"
     return None
 
 

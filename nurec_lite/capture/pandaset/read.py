@@ -86,7 +86,7 @@ def _tables(folder: Path) -> dict[int, Path]:
 
 def _check_numbers(files: dict[int, Path], count: int, stamps: Path) -> None:
     if max(files) >= count:
-        raise CaptureError(f"{stamps} has {count} times, but {files[max(files)].name} lies beside it; {_REMEDY}")
+        raise CaptureError(f"{stamps} has {count} times, but {files[max(files)].name} lies next to it; {_REMEDY}")
 
 
 def _camera(sequence: Sequence, name: str) -> Camera:

@@ -90,7 +90,7 @@ def open_sequence(
     times, poses = stamps_of(front / "timestamps.json"), _poses(front / "poses.json")
     if len(times) != len(poses):
         raise CaptureError(
-            f"{front / 'poses.json'} has {len(poses)} poses, but timestamps.json beside it {len(times)} times; restore both"
+            f"{front / 'poses.json'} has {len(poses)} poses, but timestamps.json next to it {len(times)} times; restore both"
         )
     path = Trajectory(times - start, poses @ invert(mountings[FRONT]))
     return Sequence(folder, start, path, ends - start, mountings)

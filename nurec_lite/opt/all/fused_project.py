@@ -113,7 +113,7 @@ def apply(stages: Stages) -> Stages:
     collect = stages.render.collect
     if not isinstance(collect, FusedCollect) or stages.changes.claims.get("gather") != "collect_once":
         raise OptionError(
-            "option 'fused_project' goes on from what 'fused_interp' and 'collect_once' gather; name these first"
+            "option 'fused_project' goes on from the Gaussians that 'fused_interp' and 'collect_once' gather; name these first"
         )
     ops.load()
     one = OnePass(collect, stored=stages.changes.claims.get("activate") == "fused_activate")

@@ -22,7 +22,7 @@ from nurec_lite.output.surface.surface_nets import surface_of
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
-_LOST = ("actors are left out: the mesh holds what stands still", NO_MAP)
+_LOST = ("actors are left out: the mesh holds the static scene", NO_MAP)
 _VERTEX = [("x", "<f4"), ("y", "<f4"), ("z", "<f4")]
 _COLOUR = [("red", "u1"), ("green", "u1"), ("blue", "u1")]
 _TYPES = {"f": "float", "u": "uchar"}

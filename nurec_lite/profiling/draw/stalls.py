@@ -25,7 +25,7 @@ def draw_stalls(path: Path, kernels: Sequence[Kernel]) -> None:
     groups = list(by_name(kernels).items())[:_KERNELS]
     bottom = _TOP + _ROW * len(groups)
     canvas = Canvas(_WIDTH, bottom + 44)
-    canvas.text(24, 30, "What warps do between two instructions", 20)
+    canvas.text(24, 30, "Stalls of warps between two instructions", 20)
     colours = _colours([shares(launches[0]) for _, launches in groups])
     canvas.legend(24, 62, {reason.replace("_", " "): colour for reason, colour in colours.items()}, _WIDTH - 48)
     for share in range(0, 101, 25):

@@ -81,7 +81,7 @@ def limited_by(kernel: Kernel) -> str:
 def occupancy_words(kernel: Kernel) -> str:
     shown = f"{percent(kernel.occupancy_theoretical)} theoretical, {percent(kernel.occupancy_achieved)} achieved"
     if not kernel.limiters:
-        return f"{shown}; what limits it was not measured"
+        return f"{shown}; its limit was not measured"
     limits = ", ".join(f"{name} {blocks:.0f}" for name, blocks in kernel.occupancy_limits.items())
     return f"{shown}; limited by {limited_by(kernel)} (blocks a multiprocessor: {limits})"
 
@@ -94,7 +94,7 @@ def roofline_words(kernel: Kernel) -> str:
     attained, admitted = scaled(kernel.flop_per_s, "FLOP/s"), roof(kernel)
     if kernel.intensity is None:
         return f"{attained}; its arithmetic intensity was {ABSENT}"
-    share = "" if admitted is None else f", {100 * kernel.flop_per_s / admitted:.1f} % of what the roofline admits"
+    share = "" if admitted is None else f", {100 * kernel.flop_per_s / admitted:.1f} % of the roofline's limit"
     return f"{attained} at {digits(kernel.intensity)} FLOP a byte of DRAM{share}"
 
 

@@ -17,13 +17,13 @@ def markdown(
     parts = [
         f"# Where the time of a step goes, by {summary.tool} {summary.tool_version or ''}".rstrip(),
         f"    {summary.command}",
-        "## What to read first",
+        "## Read first",
         "\n".join(f"- {sentence}" for sentence in first(summary)),
         "\n\n".join(f"![{name.removesuffix('.png')}]({name})" for name in pictures),
         *_tables(summary),
-        "## What must be known",
+        "## Notes",
         "\n".join(f"- {note}" for note in [*summary.notes, *_estimated(summary)]),
-        "## What it ran on",
+        "## Environment",
         "\n".join(f"- {what}: {which}" for what, which in summary.environment.items()),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -29,7 +29,7 @@ def header(inspection: Inspection) -> str:
         f'<div class="tile"><div class="value">{n}</div>{escaped(label)}</div>' for n, label in _tiles(capture)
     )
     state = _badge(worst[0].level, counted(worst)) if worst else "no checks"
-    note = "what the drive says, compared with what its sensors saw"
+    note = "the drive's data, compared with its sensors"
     return f'<header><h1>{escaped(capture.name)}</h1><p class="note">{note} · {state}</p><div class="tiles">{tiles}</div></header>'
 
 

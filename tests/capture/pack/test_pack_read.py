@@ -126,8 +126,8 @@ def test_exchanged_names(packed: tuple[Capture, Path]) -> None:
         (10, b"\x08", "is compressed, but members of a pack are stored"),
         (20, b"\1", "is compressed"),
         (24, b"\xff\xff\xff\x7f", "is compressed"),
-        (20, b"\xff\xff\xff\x7f\xff\xff\xff\x7f", "runs into what follows it"),
-        (42, b"\xff\xff\xff\x7f", "runs into what follows it"),
+        (20, b"\xff\xff\xff\x7f\xff\xff\xff\x7f", "runs into the next member"),
+        (42, b"\xff\xff\xff\x7f", "runs into the next member"),
     ],
 )
 def test_strange_entries(packed: tuple[Capture, Path], offset: int, value: bytes, message: str) -> None:
