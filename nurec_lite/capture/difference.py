@@ -197,5 +197,5 @@ def pose_differences(known: Digest, found: Digest) -> Iterator[Difference]:
         worst = max(worst, (float(moves[k]), float(turns[k]), int(now.indices[own[k]]), name))
     moved, turned, index, name = worst
     if moved > SAME_POSE or turned > SAME_TURN:
-        sentence = f"poses are up to {moved:.3g} m and {math.degrees(turned):.3g} degrees off (frame {index} of {name})"
-        yield Difference(f"{sentence} what they were", certain=moved > ELSEWHERE or turned > AWRY)
+        sentence = f"poses are up to {moved:.3g} m and {math.degrees(turned):.3g} degrees off their old values (frame {index} of {name})"
+        yield Difference(sentence, certain=moved > ELSEWHERE or turned > AWRY)

@@ -139,7 +139,7 @@ def transform(
 
 
 class Motion(NamedTuple):
-    """Steady motion from one pose to another: what `interpolate_between` works out once for all fractions."""
+    """Steady motion from one pose to another, computed once for all fractions of `interpolate_between`."""
 
     q: Tensor  # [..., 4] at the start
     turn: Tensor  # [..., 3] rotation vector from there to the end
