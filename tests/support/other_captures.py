@@ -142,7 +142,9 @@ OTHER: dict[str, tuple[Change, str]] = {
     "tracks of another drive": (
         tracks(translations=lambda t: t.translations + 8.0), r"boxes of tracks are up to [\d.]+ m off their old places",
     ),
-    "a vehicle elsewhere": (frames(lambda f: moved(f, 12.0)), r"poses are up to 12 m and 0 degrees off their old values \(frame \d of \w+\)"),
+    "a vehicle elsewhere": (
+        frames(lambda f: moved(f, 12.0)), r"poses are up to 12 m and 0 degrees off their old values \(frame \d of \w+\)",
+    ),
 }  # fmt: skip
 LIKE: dict[str, tuple[Change, str]] = {
     "poses that are a little off": (frames(lambda f: moved(f, 0.3)), r"poses are up to 0\.3 m and 0 degrees off"),
