@@ -40,6 +40,7 @@ from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
+from nurec_lite.cli.cluster import lost_jobs_fail
 from nurec_lite.cli.command import command
 from nurec_lite.cli.early_scene import begin_first_scene, end_first_scene
 from nurec_lite.cli.fleet import FLEET, SKIPPED, attempted, places
@@ -310,7 +311,7 @@ def work(arguments: list[str]) -> None:
         begin_helper()
         begin_first_scene(sys.orig_argv)
     try:
-        with composed_once(arguments):
+        with composed_once(arguments), lost_jobs_fail(arguments):
             main()
     finally:
         failed = _tabulate(places[-1]) if places else None

@@ -160,7 +160,7 @@ def launched(config: Any, jobs: Sequence[Sequence[str]], first: int, at_once: in
 
 
 def _job(place: Path, number: int, words: list[str], seats: Seats) -> JobReturn:
-    folder = _folder(place, number)
+    folder = folder_of(place, number)
     drive = Drive(number, words, str(folder), SKIPPED)
     if not ended(folder, "train.overwrite=true" in words):
         with seats.taken() as gpu:
@@ -172,7 +172,8 @@ def _job(place: Path, number: int, words: list[str], seats: Seats) -> JobReturn:
     return result
 
 
-def _folder(place: Path, number: int) -> Path:
+def folder_of(place: Path, number: int) -> Path:
+    """The folder of a drive."""
     text = str(place)
     return Path(text.replace("${hydra:job.num}", str(number))) if "${" in text else place / str(number)
 

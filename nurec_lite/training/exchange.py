@@ -176,7 +176,9 @@ class Exchange:
         message[:, 2 * numbers :] = 0 if failed is None else failed
         found = message.new_empty(self._ranks.size * views, message.shape[1])
         with span("exchange", within=BACKWARD), self._or_undone(state):
-            torch.distributed.all_gather_into_tensor(found, message)
+            torch.distributed.all_gather_into_tensor(
+                found, message, async_op=True
+            ).wait()  # on the stream of all messages
         self._gathered = (self._ranks.size - 1) * message.nbytes
         directions, colours = (found[:, k * numbers : (k + 1) * numbers].unflatten(1, (n, 3)) for k in range(2))
         flag = None if failed is None else found[:, 2 * numbers].max()

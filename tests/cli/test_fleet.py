@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from tiny_arguments import TINY
 
-from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.paths import resource
 from nurec_lite.cli import fleet
+from nurec_lite.cli.cluster import lost_jobs_fail
 from nurec_lite.cli.fleet import DONE, FAILED, SKIPPED, Drive, Seats, attempted, drives, launched
 from nurec_lite.config import Config
 from nurec_lite.report.fleet import write_tables
@@ -171,6 +173,29 @@ def test_a_mistake_in_the_command_is_not_tried_again(in_fleet: None, tmp_path: P
     with pytest.raises(ConfigError):
         attempted(replace(Config(), out=str(tmp_path)), run)
     assert len(seen) == 1
+
+
+@pytest.mark.skipif(find_spec("submitit") is None, reason="hydra-submitit-launcher (extra slurm) is not installed")
+def test_a_job_without_a_result_is_a_drive_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from submitit.core.core import Job
+    from submitit.core.utils import UncompletedJobError
+
+    def lost(job: Job[Any]) -> list[Any]:
+        raise UncompletedJobError("no output")
+
+    monkeypatch.setattr(Job, "results", lost)
+    monkeypatch.setattr(Job, "state", "TIMEOUT")
+    submitted = SimpleNamespace(args=(["data.root=/drives/b"], "hydra.sweep.dir", 1, "job_id_for_1", {}))
+    monkeypatch.setattr(Job, "submission", lambda job: submitted)
+    monkeypatch.setattr("nurec_lite.cli.cluster.places", [tmp_path])
+    with lost_jobs_fail(["-m", "hydra/launcher=slurm"]):
+        (found,) = Job(tmp_path, "13_1").results()
+    with pytest.raises(UserError, match=r"job 13_1 ended without a result \(TIMEOUT\).*the same command again"):
+        _ = found.return_value
+    (drive,) = drives(tmp_path)
+    assert (drive.job, drive.folder, drive.state) == (1, str(tmp_path / "1"), FAILED) and "TIMEOUT" in drive.said
+    with lost_jobs_fail(["-m"]), pytest.raises(UncompletedJobError):
+        Job(tmp_path, "13_1").results()
 
 
 @pytest.mark.parametrize("more, launcher", [([], "Processes"), (["hydra/launcher=basic"], "BasicLauncher")])
