@@ -251,11 +251,14 @@ class Drive:
     def _tone(
         self, camera: int, index: int
     ) -> Tensor:  # [8] int32: gains, offsets and noise as floats, hash of the noise's keys
-        config = self.config
-        gains, offsets = exposure(config, camera, (index + 0.5) / config.rate_hz)
+        config, (gains, offsets) = self.config, self._exposure(camera, index)
         values = torch.tensor([*gains, *offsets, config.image_noise], dtype=torch.float32).view(torch.int32)
         prefix = hashed(config.seed, _IMAGE_NOISE, camera, index)
         return torch.cat([values, torch.tensor([prefix]).to(torch.int32)]).to(self.device)
+
+    def _exposure(self, camera: int, index: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Gains and offsets of an image's channels, in the middle of its period."""
+        return exposure(self.config, camera, (index + 0.5) / self.config.rate_hz)
 
     def _radiance(self, rays: Rays, spread: float) -> Tensor:  # [S, r, 3] linear
         world, seed = self.world(torch.float32), self.config.seed
@@ -282,8 +285,7 @@ class Drive:
 
     def _expose(self, picture: Tensor, camera: int, index: int) -> Tensor:  # [H, W, 3] linear -> uint8
         """Gamma 2.2, the camera's gains and offsets, noise."""
-        config = self.config
-        gains, offsets = exposure(config, camera, (index + 0.5) / config.rate_hz)
+        config, (gains, offsets) = self.config, self._exposure(camera, index)
         encoded = picture.pow(1 / 2.2) * picture.new_tensor(gains) + picture.new_tensor(offsets)
         pixel = torch.arange(picture.numel(), device=self.device).view(picture.shape)
         noise = normal_field(config.seed, _IMAGE_NOISE, camera, index, pixel).float()
