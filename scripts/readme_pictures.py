@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the README's pictures from a run on the bundled capture: python scripts/readme_pictures.py runs/RUN --out docs/images
 
-But for report.png, which is a browser's picture of the run's report.html, 1200 pixels wide.
+report.png is a picture of the run's report.html by Chromium, and is left out without it. Train on idle cores: it shows times.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,8 @@ from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
 from nurec_lite.training.step import render_sweep
 
 FAR_METRES = 40.0
+REPORT = 1200, 2350  # pixels of its upper part
+BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
 
 @torch.no_grad()
@@ -68,6 +71,24 @@ def edited(run: Path, out: Path) -> None:
     save_png(out / "above.png", plain[above])
 
 
+def report(run: Path, file: Path) -> None:
+    """The upper part of the run's report. Its notes name the home folder, which becomes ~."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        print(f"{file} is left out: it needs one of {', '.join(BROWSERS)}")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        page, picture = Path(folder, "report.html"), Path(folder, "report.png")
+        page.write_text((run / "report.html").read_text().replace(str(Path.home()), "~"))
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        size = "--window-size={},{}".format(*REPORT)
+        subprocess.run(
+            [program, *flags, size, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True
+        )
+        drawn = Image.open(picture).convert("RGB")
+        drawn.quantize(256, dither=Image.Dither.NONE, kmeans=3).save(file, optimize=True)  # a third of the bytes
+
+
 def draw(run: Path, out: Path) -> None:
     scene = scene_from_dict(load_checkpoint(run / "checkpoint.pt", "cpu")["scene"])
     capture = open_capture(DataConfig())
@@ -75,6 +96,7 @@ def draw(run: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     save_png(out / "street.png", moment(scene, capture, moments[len(moments) // 2 // 5 * 5 + 4], cameras=2))
     edited(run, out)
+    report(run, out / "report.png")
     save_animation(out / "street.gif", [moment(scene, capture, i, cameras=1) for i in moments[::2]], fps=5)
 
 
