@@ -10,10 +10,10 @@ gives them one: it waits for memory while a sweep's backward pass computes.
 Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).
 Gain, code before and after, limits: docs/options/fused_harmonics.md.
 Several ranks exchange the two factors of all their images, and the update adds up the products (nurec_lite/training/exchange.py).
-Limits: for steps of one image, or of any number on several ranks. Gradients are written as without the option for several images of one
-process (batch), where poses need the gradient of the eye, and for renders outside of a step; where a parameter gets both, they are added
-up. With an option that replaces the exchange, this one is off. On a CPU all Gaussians go through the renderer, not
-only those that some tile looks at. Class exact: the same numbers, up to rounding.
+Limits: for steps of one image, or of 16 at most on several ranks (of degree 3; beyond, an average of gradients is smaller). Gradients
+are written as without the option for several images of one process (batch), where poses need the gradient of the eye, and for renders
+outside of a step; where a parameter gets both, they are added up. With an option that replaces the exchange, this one is off. On a CPU
+all Gaussians go through the renderer, not only those that some tile looks at. Class exact: the same numbers, up to rounding.
 """
 
 import logging
@@ -46,7 +46,8 @@ def handing_over(inner: Learn, handover: DeferredShGrad, exchange: Exchange | No
         g, images = state.scene.gaussians, len(shots.images)
         if exchange is not None:
             update = after_exchange(stages, state, exchange)
-            if update is None or images == 0:
+            fewer_bytes = 0 < images * stages.ranks <= 1 + g.sh_rest.shape[1]  # than an average of the coefficients
+            if update is None or not fewer_bytes:
                 return inner(stages, state, shots)
             with handover.expect(g.sh0, g.sh_rest, update=update, views=images, all_or_none=True):
                 return inner(stages, state, shots)
