@@ -71,8 +71,8 @@ def begin_stages(
     render: str,
     options: dict[str, Any],  # as `build_stages` takes them
 ) -> None:
-    """Begins what takes long about the stages and is quiet: the device, kernels that are compiled already, and modules of options. What
-    is wrong with any of them is left to the functions above and below."""
+    """Begins the slow and quiet parts of the stages: the device, kernels that are compiled already, and modules of options. The
+    functions above and below report their errors."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     if ops == "native" and render == "own":
@@ -88,7 +88,7 @@ def build_stages(
     options: dict[str, dict[str, Any]],  # name -> parameters, in the order of the command line
     base: Stages | None = None,  # the stages that options change; None: the reference
 ) -> Stages:
-    """The stages with all options applied; OptionError names what is wrong."""
+    """The stages with all options applied; OptionError names a conflict or a missing need."""
     stages = base or reference_stages()
     options = _for_ranks(_expand_all(options, stages), stages.ranks)
     modules = {name: _module(name) for name in options}

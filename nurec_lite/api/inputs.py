@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poses and times as callers give them: arrays, tensors or lists, one or a batch. What is wrong with them is a sentence."""
+"""Poses and times as callers give them: arrays, tensors or lists, one or a batch. A wrong one raises an error with one sentence."""
 
 from os import PathLike, fspath
 from pathlib import Path

@@ -25,7 +25,7 @@ class StoppedError(UserError):
 
 
 class FolderError(UserError):
-    """The folder is not free for what is to be written there; the message says why and what may be done."""
+    """The folder is not free for the new files; the message names the reason and the remedy."""
 
 
 class OutputError(UserError):

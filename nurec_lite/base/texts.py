@@ -32,7 +32,7 @@ def read_bounded(path: Path, most: int, kind: str = "file of results") -> bytes:
 
 
 def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
-    """OSError, or ValueError with what is wrong."""
+    """Raises OSError, or ValueError with the flaw."""
     return parse_json(read_bounded(path, most))
 
 

@@ -58,7 +58,7 @@ class _Loader(NamesLoader):
 
 
 def read_sensor(path: Path, capture: Capture) -> NovelSensor:
-    """The sensor of a file; ConfigError with one sentence for what is wrong with it."""
+    """The sensor of a file; a flaw raises ConfigError with one sentence."""
     value = read_yaml(path, REMEDY, _Loader)
     if not isinstance(value, dict):
         raise ConfigError(f"{path} must hold keys and values; {REMEDY}")

@@ -55,7 +55,7 @@ class Calls:
         self._scenes, self._worker, self._masks, self._encoders = scenes, worker, masks, encoders
         self._version, self._commit = version, commit
 
-    # ---- what there is
+    # ---- scenes and sensors
 
     def get_version(self, data: bytes, caller: Caller) -> bytes:
         parsed("Empty", data)
@@ -87,7 +87,7 @@ class Calls:
         return _bytes("AvailableCamerasReturn", available_cameras=cameras)
 
     def get_available_trajectories(self, data: bytes, caller: Caller) -> bytes:
-        """The path of the rig, without what lies before time 0: time stamps have no sign."""
+        """The path of the rig from time 0 on: time stamps have no sign."""
         path = self._scenes.get(parsed("SceneRequest", data).scene_id).path
         poses = [
             {"pose": pose_of(T), "timestamp_us": round(1e6 * time)}
@@ -104,7 +104,7 @@ class Calls:
         ]
         return _bytes("AvailableEgoMasksReturn", ego_mask_metadata=ids)
 
-    # ---- what it shows
+    # ---- renders
 
     def render_rgb(self, data: bytes, caller: Caller) -> bytes:
         request = parsed("RGBRenderRequest", data)

@@ -112,7 +112,7 @@ class FiguresServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Leaves the log to what matters."""
+                """Writes no line to the log for a request."""
 
         class Server(ThreadingHTTPServer):  # a reader that says nothing keeps no other waiting
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -46,8 +46,8 @@ def encoded(
 
 
 class EgoMasks:
-    """Pictures of the vehicle's body, one a camera: NAME.png in a folder. Where a picture has transparency, the body is what is opaque;
-    else it is what is not black, and is painted black."""
+    """Pictures of the vehicle's body, one a camera: NAME.png in a folder. Where a picture has transparency, the body is its opaque part;
+    else it is the part that is not black, and is painted black."""
 
     def __init__(self, folder: str | None) -> None:
         self.rig = "" if folder is None else Path(folder).name

@@ -95,7 +95,7 @@ class ServedScene:
         return lasting.frame(0.5 * (moment.start + moment.end), start, end)
 
     def _camera(self, request: Any) -> tuple[NovelSensor, Capture]:
-        """The same object for the same camera: what is worked out for it is found again."""
+        """The same object for the same camera, so that cached results are found again."""
         spec = request.camera_intrinsics
         key = spec.SerializeToString(deterministic=True), request.resolution_h, request.resolution_w
         with self._lock:
@@ -145,7 +145,7 @@ class Scenes:
         self._lock = threading.Lock()  # one is loaded at a time
         self.device = (
             threading.Lock()
-        )  # held by what uses the device: a CUDA graph is not recorded while a scene is loaded
+        )  # held by every user of the device: a CUDA graph is not recorded while a scene is loaded
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._files)

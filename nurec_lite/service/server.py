@@ -106,7 +106,7 @@ def _status(name: str, error: Exception) -> tuple[str, str]:
 
 
 class Server:
-    """A server that listens. `port` is the one that was opened, which tells what port 0 became."""
+    """A server that listens. `port` is the opened one, also if port 0 was asked for."""
 
     def __init__(self, config: ServeConfig, calls: Calls, figures: Figures, health: Health) -> None:
         bytes_of_message = config.max_message_mb << 20

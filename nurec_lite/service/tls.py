@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encryption by PEM files. They are checked before the server opens its port, since gRPC says of none what is wrong with it."""
+"""Encryption by PEM files. They are checked before the server opens its port, since gRPC names no fault of them."""
 
 import ssl
 from pathlib import Path

@@ -84,7 +84,7 @@ class Worker:
         return len(self._waiting)
 
     def close(self) -> None:
-        """Renders what waits, then ends the thread."""
+        """Renders the waiting shots, then ends the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -120,7 +120,7 @@ class Worker:
             return group
 
     def _answer(self, group: list[Job]) -> None:
-        """One shot after another where they fail together, so that each gets what it deserves."""
+        """Renders one shot after another if they fail together, so that each gets its own result or error."""
         try:
             with self._device:
                 found = self._rendered(group)
@@ -177,7 +177,7 @@ def _fatal(error: Exception) -> bool:
 
 @torch.no_grad()
 def render(served: ServedScene, scene: Scene, shots: Sequence[Shot]) -> list[Any]:
-    """Returns what each sensor sees, on the host."""
+    """Returns the render of each sensor, on the host."""
     device, stages = scene.sky.device, served.run.stages
     if device.type == "cuda":
         torch.cuda.set_device(device)  # torch keeps one for each thread

@@ -76,7 +76,7 @@ class Message:
         return None if failed is None else (self.array[-ALIGNED] > 0).to(failed.dtype)
 
     def forget(self) -> None:
-        """Forgets what is copied and under way."""
+        """Forgets copies and messages under way."""
         self._copied, self.work = set(), None
 
     @property

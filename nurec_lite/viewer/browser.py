@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One browser: its session, its controls, and what it draws over the picture."""
+"""One browser: its session, its controls, and the drawings over the picture."""
 
 import math
 import shlex
@@ -121,7 +121,7 @@ class Browser:
         self._drawn_over()
 
     def _drawn_over(self) -> None:
-        """Moves what lies over the picture to the present moment."""
+        """Moves the drawings over the picture to the present moment."""
         time = self._session.request.time
         edits = self._session.request.edits
         self._overlay.frustums(time, self._frustums, self._go_to)

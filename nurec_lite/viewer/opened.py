@@ -130,7 +130,7 @@ def _opened(arguments: list[str], file: Path) -> tuple[Reconstruction, str | Non
 
 
 def _without_files(config: Any, content: dict[str, Any], arguments: list[str]) -> Reconstruction | None:
-    """The scene with what its checkpoint knows of the drive; None if an older version wrote it, which knew too little."""
+    """The scene with its checkpoint's data of the drive; None if an older version wrote it, which knew too little."""
     capture = recorded_capture(content)
     if capture is None:
         return None

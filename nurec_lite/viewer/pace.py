@@ -13,7 +13,7 @@ _KEPT, _FIRST = 40, 4.0  # measurements that are believed, and the step of the f
 
 
 class Pace:
-    """Learns what a picture costs: seconds for any, and seconds a pixel."""
+    """Learns the cost of a picture: seconds for any, and seconds a pixel."""
 
     def __init__(self) -> None:
         self._found: deque[tuple[float, float]] = deque(maxlen=_KEPT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws requests: renders along the rays of a lens, and colours what was rendered."""
+"""Draws requests: renders along the rays of a lens, and colours the renders."""
 
 import math
 from collections import OrderedDict
@@ -47,7 +47,7 @@ class Painted:
 
 
 class Painter:
-    """Draws for all browsers, in one thread. Lenses and edited scenes are kept, since what is worked out for one is found again by it."""
+    """Draws for all browsers, in one thread. Lenses and edited scenes are kept, since their cached results are found by the object."""
 
     def __init__(self, run: Reconstruction) -> None:
         self.run = run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controls of one browser. Each calls a method of `Controls`; nothing is worked out here."""
+"""The controls of one browser. Each calls a method of `Controls`; nothing is computed here."""
 
 from collections.abc import Callable, Sequence
 from threading import RLock
@@ -134,7 +134,7 @@ class Panel:
     # ---- events
 
     def _on(self, handle: Any, work: Callable[[], None]) -> None:
-        """Does the work when the user, not this program, changes a control; tells the user what is wrong."""
+        """Does the work when the user, not this program, changes a control; shows errors to the user."""
 
         def changed(event: Any) -> None:
             if event.client_id is None:

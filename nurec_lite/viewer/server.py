@@ -69,7 +69,7 @@ def show(client: Any, picture: bytes, depth: bytes | None) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """viser prints what it does; we say it in our words."""
+    """Replaces viser's own output by our words."""
     with contextlib.redirect_stdout(io.StringIO()):
         yield
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of one browser, and the pictures that follow from it. It knows nothing of viser: what is drawn goes to a `Screen`."""
+"""The state of one browser, and the pictures that follow from it. It knows nothing of viser: drawings go to a `Screen`."""
 
 import math
 import time
@@ -73,7 +73,7 @@ class Session:
         self.film: Film | None = None
         self._sent: tuple[Tensor, float] | None = None  # view that the browser was sent to, and when
 
-    # ---- what changes
+    # ---- changes
 
     def moved(self, T_world_cam: Tensor, fov: float, aspect: float, rows: int) -> None:
         """The browser's camera is elsewhere. A frame's own view ends when a user moves on from it."""

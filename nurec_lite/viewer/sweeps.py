@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points of a lidar: what was measured, and what the scene answers along the very same rays."""
+"""Points of a lidar: measured ones, and rendered ones along the same rays."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread that renders for all browsers: the newest request of each wins, and nobody waits longer than the others take."""
+"""One thread that renders for all browsers: the newest request of each wins, and no browser waits longer than the others take."""
 
 import logging
 import time

@@ -84,7 +84,7 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
 
 
 def _said(sample: Sample, camera: Camera) -> Fit:
-    """The fit of what the capture says."""
+    """The fit of the capture's own data."""
 
     def make() -> Fit:
         return fit(together(views_of(sample, camera)), as_said(camera), trajectory_of(sample.capture))

@@ -89,7 +89,7 @@ def read_points(path: Path) -> list[tuple[float, float, float]]:
 
 @contextmanager
 def _walked(path: Path) -> Iterator[BinaryIO]:
-    """The file; what is wrong in it is one sentence."""
+    """The file; a flaw raises an error with one sentence."""
     try:
         with open(path, "rb") as file:
             if not 0 < os.fstat(file.fileno()).st_size <= LARGEST:
