@@ -33,6 +33,7 @@ _SPREAD = math.radians(4)  # of the elevations of a ring: a beam that spreads fu
 _FEW = 20  # points of a ring that tell its elevation
 _MOST_RINGS = 1024
 _PERIOD = 0.1  # seconds of a sweep where only one is there
+_LEAST = 1e-6  # seconds between stamps: nearer ones are one number in double precision
 _NEAR = 30.0  # seconds between stamps and times of points that are on one clock
 _SHORT, _LONG = 0.2, 1.6  # of the time between stamps, that the points of a sweep span
 _FULL = 0.999  # share of intensities that a scale holds
@@ -243,4 +244,4 @@ def find_clock(
 
 
 def period_of(stamps: Tensor) -> float:  # seconds between sweeps
-    return float(stamps.diff().median()) if len(stamps) > 1 else _PERIOD
+    return max(float(stamps.diff().median()), _LEAST) if len(stamps) > 1 else _PERIOD

@@ -42,6 +42,13 @@ def test_units_and_origins_of_times_are_found(first: torch.Tensor, length: float
     assert found == clock and (len(notes) == 1) == (clock.origin == "first")
 
 
+def test_stamps_nanoseconds_apart_are_refused_with_a_sentence() -> None:
+    stamps = (STAMPS[0] * 1e9 + torch.arange(5, dtype=torch.float64)) * 1e-9
+    spans = torch.tensor([[0.0, 0.1]], dtype=torch.float64).expand(5, 2)
+    with pytest.raises(CaptureError, match="sweeps follow one another after 1e-06 s"):
+        find_clock(spans, stamps, ENTRY, "/points")
+
+
 def test_times_that_are_all_equal_come_from_the_azimuth() -> None:
     found, notes = find_clock(torch.zeros(5, 2, dtype=torch.float64), STAMPS, ENTRY, "/points")
     assert found is None and "all equal" in notes[0]
