@@ -63,7 +63,8 @@ class _Type:
     def of(cls, hint: Any) -> "_Type":
         kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         entries = [get_args(kind)[0] for kind in kinds if get_origin(kind) is list]
-        return cls(str in (*kinds, *entries) and int not in kinds, bool(entries), type(None) in kinds)
+        text = str in (*kinds, *entries) and not {int, float}.intersection(kinds)
+        return cls(text, bool(entries), type(None) in kinds)
 
     def value(self, given: str) -> str:
         """Rewrites the value of a key for one run."""

@@ -50,11 +50,11 @@ def sorted_by_sector(
 
 
 def frames_from(plan: ShotPlan, first: int) -> list[Frame]:
-    """All that steps from the first on need, in their order."""
+    """All training frames, those that steps from the first on need before the others. A rank may need some of them late."""
     found: dict[Frame, None] = {}
     for step in range(first, first + 2 * steps_an_epoch(plan)):  # an epoch may be half over
         found |= dict.fromkeys(frames_of(plan, step))
-    return list(found)
+    return list(found | dict.fromkeys(_training_frames(plan)))
 
 
 def frames_of(plan: ShotPlan, step: int) -> list[Frame]:

@@ -42,7 +42,7 @@ def test_no_range_is_of_no_key() -> None:
 def test_ranges_are_of_the_type_of_their_key(key: str) -> None:
     kinds = {
         Between: ("int", "float"),
-        BetweenOrAuto: ("int | str", "float | str"),
+        BetweenOrAuto: ("int | str", "int | float | str"),
         Flag: ("bool",),
         OneOf: ("str",),
         Text: ("str",),
@@ -79,12 +79,12 @@ FORBIDDEN: list[tuple[str, list[str], str]] = [
     (
         "train",
         ["train.coarse=1"],
-        r"train\.coarse is '1', but must be auto or at least 0 and below 1; correct this key",
+        r"train\.coarse is 1, but must be auto or at least 0 and below 1; correct this key",
     ),
     (
         "train",
         ["train.coarse=-0.1"],
-        r"train\.coarse is '-0.1', but must be auto or at least 0 and below 1; correct this key",
+        r"train\.coarse is -0\.1, but must be auto or at least 0 and below 1; correct this key",
     ),
     ("train", ["density.every=0"], r"density\.every is 0, but must lie between 1 and"),
     (
