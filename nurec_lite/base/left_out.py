@@ -40,7 +40,7 @@ class LeftOut:
     def add(self, part: str, error: Exception) -> str:
         """Notes a failure; returns its sentence."""
         self.errors.setdefault(part, error)
-        cause, times = self._found.get(part, (_cause(error), 0))
+        cause, times = self._found.get(part, (cause_of(error), 0))
         self._found[part] = cause, times + 1
         if not times:
             log.warning("%s", _sentence(part, cause, 1))
@@ -57,6 +57,12 @@ def _sentence(part: str, cause: str, times: int) -> str:
     return f"{part} failed{often}: {cause}."
 
 
-def _cause(error: Exception) -> str:
+def failure(part: str, error: Exception) -> str:
+    """The sentence on a part that failed."""
+    return _sentence(part, cause_of(error), 1)
+
+
+def cause_of(error: Exception) -> str:
+    """A part of a sentence: the error on one line."""
     said = " ".join(str(error).split())[:LONGEST].rstrip(".")
     return said if isinstance(error, ValueError) and said else f"{type(error).__name__}: {said}".removesuffix(": ")

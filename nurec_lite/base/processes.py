@@ -17,7 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import torch
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.left_out import cause_of
 from nurec_lite.base.pickled import dumps
 
 WAIT = 1.0  # seconds between two checks of a process whose result is needed now
@@ -113,8 +114,10 @@ class Ahead:
         self._answers: queue.SimpleQueue[tuple[_Process, bytes | None]] = queue.SimpleQueue()
         self._ready: dict[int, bytes] = {}
         self._lost, self._closed = 0, False
-        self.members = [_Process(work, self._answers, kind.parents) for _ in range(count)]
+        self.members: list[_Process] = []
         atexit.register(self.close)  # before multiprocessing waits for one that is stopped
+        while len(self.members) < count and self._start():
+            pass
 
     def result(self, n: int) -> Any:
         """Raises the error of the work; CancelledError if another thread closes all meanwhile."""
@@ -134,6 +137,18 @@ class Ahead:
         if error is not None:
             raise error
         return value
+
+    def _start(self) -> bool:
+        """Starts a process, unless the system has none left."""
+        try:
+            self.members.append(_Process(self._work, self._answers, self._kind.parents))
+        except (OSError, RuntimeError) as error:  # of a process, a pipe or a thread
+            log.warning("%s cannot be started (%s); %s", self._kind.name, cause_of(error), self._rest())
+            return False
+        return True
+
+    def _rest(self) -> str:
+        return f"{len(self.members)} go on" if self.members else "this process does their work from now on"
 
     def begin(self) -> None:
         """Gives the first numbers away."""
@@ -172,9 +187,8 @@ class Ahead:
         self.members.remove(member)
         self._lost += 1
         if self._lost <= self._kind.replaced:
-            self.members.append(_Process(self._work, self._answers, self._kind.parents))
-        rest = f"{len(self.members)} go on" if self.members else "this process does their work from now on"
-        log.warning("%s ended (%s); %s", self._kind.name, _end_of(member.process.exitcode), rest)
+            self._start()
+        log.warning("%s ended (%s); %s", self._kind.name, _end_of(member.process.exitcode), self._rest())
         self._give(sorted(member.owes))
 
     def close(self) -> None:
@@ -204,48 +218,6 @@ def in_processes(jobs: Sequence[Callable[[], R]], count: int, kind: Kind) -> Ite
             yield partial(done.result, n)
     finally:
         done.close()
-
-
-class Helper:
-    """A process that waits for one call, which may come much later: a process is started best while no other thread computes."""
-
-    def __init__(
-        self,
-        kind: Kind,
-        prepare: Callable[[], None],  # done by the process while it waits
-    ) -> None:
-        self._parent, self._prepare, self._call = os.getpid(), prepare, partial(_nothing)
-        theirs, self._calls = multiprocessing.Pipe(duplex=False)
-        self._process = Ahead(partial(self._work, theirs), 0, count=1, ahead=1, kind=kind)
-        self._process.begin()
-        theirs.close()
-
-    def result(self, call: "partial[R]") -> R:
-        """The result of the call, which is pickled. Where the process cannot do it, this one does."""
-        try:
-            text = dumps(call)
-        except Exception:  # something of it has no form that can be sent
-            return call()
-        self._call = call
-        with suppress(OSError):  # it is dead, which the next line notices
-            self._calls.send_bytes(text)
-        result: R = self._process.result(0)
-        return result
-
-    def _work(self, calls: Any, _: int) -> Any:
-        if os.getpid() == self._parent:
-            return self._call()
-        self._prepare()
-        return pickle.loads(calls.recv_bytes())()
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.close()
-        self._calls.close()
-
-
-def _nothing() -> Any:
-    pass
 
 
 @contextmanager

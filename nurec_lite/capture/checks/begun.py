@@ -6,28 +6,31 @@ the first scene: all of them queue small operators, and one at a time holds Pyth
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Thread
 from threading import enumerate as enumerate_threads
 
-from nurec_lite.base.processes import Helper, Kind
+from nurec_lite.base.errors import UserError
+from nurec_lite.base.helper import Helper
+from nurec_lite.base.processes import Kind
 from nurec_lite.base.threads import cores
 from nurec_lite.capture.checks.doubts import log_doubts
 from nurec_lite.capture.checks.starts import Start, starts_of
-from nurec_lite.capture.checks.verdict import Verdict
+from nurec_lite.capture.checks.verdict import Verdict, failed
 from nurec_lite.capture.types import Capture
 
 Result = tuple[list[Verdict], dict[str, Start]]
+ALL, CORRECTIONS = "all checks", "first corrections"
 EARLY = "early "  # how the names of a command's first threads begin
 ENOUGH, MOST = 4, 8  # cores from which on processes check, and the number of them
 CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
 
 
 class BegunChecks:
-    """Verdicts of the sensors about a capture, and the start of its cameras' corrections."""
+    """Verdicts of the sensors about a capture, and the start of its cameras' corrections. Checks that fail are a verdict that says why."""
 
     def __init__(
         self,
@@ -42,7 +45,11 @@ class BegunChecks:
     def _work(self, check: Callable[[], Result]) -> None:
         try:
             self._result.set_result(check())
-        except BaseException as error:  # raised where the result is asked for
+        except (UserError, CancelledError) as error:  # raised where the result is asked for
+            self._result.set_exception(error)
+        except Exception as error:
+            self._result.set_result(([failed("The checks of the capture", ALL, "", error)], {}))
+        except BaseException as error:
             self._result.set_exception(error)
 
     @contextmanager
@@ -94,13 +101,14 @@ def begin_checks(
     trust: bool,  # the user's data.trust
     apart: bool = False,  # whether the process that waits, if there is one, can read its frames
 ) -> BegunChecks:
+    here = partial(_checked, capture, source, trust, 1)
     if not (apart and _waiting):
-        return BegunChecks(partial(_checked, capture, source, trust, 1))
+        return BegunChecks(here)
     helper, call = _waiting.pop(), partial(_checked, capture, source, trust, max(1, min(MOST, cores() - 2)))
 
     def check() -> Result:
         try:
-            return helper.result(call)
+            return helper.result(call, here)
         finally:
             helper.close()
 
@@ -117,8 +125,11 @@ def _checked(capture: Capture, source: str, trust: bool, processes: int) -> Resu
     from nurec_lite.capture.checks.trust import found_doubts
 
     sample = Sample(capture, processes=processes)
-    doubts = found_doubts(sample, source, trust)
-    return [replace(verdict, corrected=None) for verdict in doubts], starts_of(sample)
+    doubts = [replace(verdict, corrected=None) for verdict in found_doubts(sample, source, trust)]
+    try:
+        return doubts, starts_of(sample)
+    except Exception as error:
+        return [*doubts, failed("The first corrections of cameras", CORRECTIONS, capture.name, error)], {}
 
 
 def known_checks(doubts: Sequence[Verdict]) -> BegunChecks:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs all checks of a capture. A check that raises an error yields a verdict that says so, and never costs the run."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -22,10 +21,9 @@ from nurec_lite.capture.checks import (
 )
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.together import Found, done_together
-from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.checks.verdict import Level, Verdict, failed
 from nurec_lite.capture.checks.works import Work, camera_works, first_works, no_works
 
-log = logging.getLogger(__name__)
 Check = Callable[[Sample], Iterable[Verdict]]
 CHECKS: dict[str, Check] = {
     files.NAME: files.check_files,
@@ -87,12 +85,24 @@ def _waves(sample: Sample) -> Iterator[Found]:
     rest = tuple(name for name in CHECKS if name not in named)
     for works, lines in (*WAVES, (no_works, (rest,))):
         known = [tuple(name for name in line if name in CHECKS) for line in lines]
-        jobs = [*(partial(_done, work) for work in works(sample)), *(partial(_checked, sample, line) for line in known)]
+        jobs = [
+            *(partial(_done, work) for work in _named(works, sample)),
+            *(partial(_checked, sample, line) for line in known),
+        ]
         yield {
             name: result
             for found in done_together(sample, jobs if any(known) else [])
             for name, result in found.items()
         }
+
+
+def _named(works: Callable[[Sample], Iterable[Work]], sample: Sample) -> list[Work]:
+    """The works of a wave, up to one whose frames cannot be read. The check that needs it meets the error again and reports it."""
+    named = list[Work]()
+    with suppress(Exception):
+        for work in works(sample):
+            named.append(work)  # those before an error stay
+    return named
 
 
 def _done(work: Work) -> Found:
@@ -120,6 +130,4 @@ def _guarded(name: str, check: Check, sample: Sample) -> list[Verdict]:
     except UserError:
         raise
     except Exception as error:
-        log.debug("the check of %s failed", name, exc_info=True)
-        sentence = f"The check of {name} failed: {type(error).__name__}: {error}."
-        return [Verdict(name, sample.capture.name, Level.FAILED, sentence)]
+        return [failed(f"The check of {name}", name, sample.capture.name, error)]

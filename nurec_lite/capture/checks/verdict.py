@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of one check of a capture."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
 
+from nurec_lite.base.left_out import failure
 from nurec_lite.capture.types import Capture
+
+log = logging.getLogger(__name__)
 
 
 class Level(Enum):
@@ -40,3 +44,13 @@ class Verdict:
         """Fields for JSON: all but the corrected capture."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "corrected"}
         return kept | {"level": self.level.name}
+
+
+def failed(
+    part: str,  # of the checks, at the beginning of a sentence
+    check: str,
+    subject: str,
+    error: Exception,
+) -> Verdict:
+    log.debug("%s failed", part, exc_info=error)
+    return Verdict(check, subject, Level.FAILED, failure(part, error))

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from nurec_lite.capture.checks import begun
+from nurec_lite.capture.checks import begun, run, trust
 from nurec_lite.capture.checks.begun import BegunChecks, begin_checks
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.together import Found, done_together
@@ -69,6 +69,41 @@ def test_a_process_that_dies_costs_no_verdict(street: Capture, monkeypatch: pyte
 
     monkeypatch.setattr(begun, "_checked", checked)
     assert words(checks_apart(street)) == ["Rays are wrong."]
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "place, sentence",
+    [
+        ("alignment.image_edges", "The check of cameras and sweeps failed: RuntimeError: a fault on purpose."),
+        ("works.spread", ""),  # the works of a wave cannot be named: the checks do them
+        ("begun.starts_of", "The first corrections of cameras failed: RuntimeError: a fault on purpose."),
+        ("trust.verdicts", "The checks of the capture failed: RuntimeError: a fault on purpose."),
+    ],
+)
+def test_a_part_that_fails_says_so_and_costs_no_other(
+    place: str, sentence: str, apart: bool, street: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: object, **keys: object) -> object:
+        raise RuntimeError("a fault on purpose")
+
+    real = place.startswith(("alignment", "works"))  # not the verdicts that this process remembers
+    monkeypatch.setattr(trust, "verdicts", run.verdicts if real else lambda sample: [])
+    monkeypatch.setattr(f"nurec_lite.capture.checks.{place}", fails)
+    checks = checks_apart(street) if apart else begin_checks(street, "street", False)
+    with checks.first():
+        starts = checks.starts()
+    found = [verdict.text for verdict in checks.doubts() if verdict.level is Level.FAILED]
+    assert found == [sentence][: len(sentence)] and bool(starts) == (sentence == "")
+
+
+def test_no_process_can_be_started(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError("no process is left")
+
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(begun, "_checked", checked_here)
+    assert words(checks_apart(street)) == [str(os.getpid())]
 
 
 def test_what_is_certain_is_raised_in_its_own_words(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
