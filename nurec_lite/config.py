@@ -159,9 +159,7 @@ class TrainConfig:
     lidar_rays: int = 4096  # approximate number of rays of a sweep in a step
     lidar_sector: int | None = None  # width of a sector of rays, in columns of four azimuth steps; null: two sectors
     lidar_every: int = 1  # a sweep in every so many steps; the other steps learn from images alone
-    coarse: int | float | str = (
-        0.0  # share of the run, from its start, at half of images' width and height; auto: by pixels
-    )
+    coarse: int | float | str = 0.0  # first share of the run, at half of images' width and height; auto: by pixels
     checkpoint_seconds: float = 60.0  # seconds between checkpoints
     resume: str | None = None  # checkpoint to continue from; auto: the run in `out`, if it exists
     overwrite: bool = False  # true replaces the run in `out`

@@ -228,15 +228,6 @@ def test_all_frames_are_decoded_where_sweeps_come_in_some_steps_alone(first: int
     assert sorted(order) == sorted(frames_from(replace(plan, sweeps_every=1), first))
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_finds_every_frame_that_a_late_step_gives_it(stages: Stages, rank: int) -> None:
-    """Which frames a rank gets changes from epoch to epoch."""
-    sizes = {"images_a_step": 2, "sweeps_a_step": 2, "sweeps_every": 4, "rank": rank, "ranks": 2}
-    plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=EVERY_RAY, **sizes)
-    for step in range(0, 400, 4):
-        assert_same(fed(stages, plan, step), plan.load(step))
-
-
 def test_training_begins_with_what_is_there(stages: Stages) -> None:
     """The first step does not wait for the last frame."""
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
