@@ -31,6 +31,7 @@ from nurec_lite.training.losses import backward, check_terms, with_range_targets
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
 from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
 from nurec_lite.training.state import ListUse, Rendered, StepResult, TrainState, overflow_of
+from nurec_lite.training.unseen import keep_unseen
 
 
 def step(stages: Stages, state: TrainState) -> StepResult:
@@ -74,6 +75,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
             backward(terms, state.config.loss)
         stages.update.reduce(state)  # while branches go on
     with span("optimize"):
+        keep_unseen(state)
         stages.update.optimize(state)
     with span("noise"):
         stages.update.noise(state)
