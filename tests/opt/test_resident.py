@@ -386,14 +386,3 @@ def test_on_a_gpu_shots_are_there_and_bitwise_the_same(rays: int, others: tuple[
         assert shots.images[0].image.is_cuda and shots.sweeps[0].sweep.ranges.is_cuda
         assert_same(shots.copied(lambda tensor: tensor.cpu()), plan.load(step))
     stages.close()
-
-
-@pytest.mark.parametrize("rays", [EVERY_RAY, 500])
-def test_processes_decode_the_same_shots(
-    monkeypatch: pytest.MonkeyPatch, stages: Stages, street: Capture, rays: int
-) -> None:
-    monkeypatch.setattr(resident, "decode_apart", lambda device, sizes: True)
-    monkeypatch.setattr(resident, "decoders", lambda: 2)
-    plan = ShotPlan(street, seed=3, lidar_rays=rays)
-    for step in range(4):
-        assert_same(fed(stages, plan, step), plan.load(step))
