@@ -97,7 +97,9 @@ class EarlyMessage(Message):
         return lambda parameter: self._arrived(k, parameter)
 
     def _arrived(self, k: int, parameter: Tensor) -> None:
-        """In a thread of autograd, on the stream that made the gradient."""
+        """In a thread of autograd, on the stream that made the gradient. Autograd also calls it where a formula returns no gradient."""
+        if parameter.grad is None:
+            return
         self.copy(k)
         if parameter.is_cuda:
             self._events.append(torch.cuda.current_stream(parameter.device).record_event())

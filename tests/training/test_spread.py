@@ -25,6 +25,7 @@ from nurec_lite.config import Config
 from nurec_lite.opt.post.no_sync import NoSync
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import load_checkpoint
+from nurec_lite.training.exchange import EarlyMessage
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.spread import exchanged, exchanging, shared, spread, with_scene_of_first
@@ -126,6 +127,26 @@ def test_two_ranks_train_as_one_process_with_that_batch(n: int, images: int, fus
     for name, value in one["end"].items():
         torch.testing.assert_close(torch.tensor(first["end"][name]), torch.tensor(value), **ROUNDING, msg=name)
     assert (first["end"]["node"] == one["end"]["node"]).all()
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """As a formula that leaves the gradient of its parameters to the update."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return gradients[0] * 2, None, None
+
+
+def test_gradients_that_nobody_writes_are_not_sent() -> None:
+    parameters = [torch.ones(3, requires_grad=True), torch.ones(2, requires_grad=True)]
+    message, x = EarlyMessage(parameters, 0.5), torch.ones(3, requires_grad=True)
+    _WithoutGradient.apply(x, *parameters).sum().backward()
+    assert x.grad is not None and message.work is None and not message.wanted
+    message.close()
 
 
 # ---- resumes, and ends
