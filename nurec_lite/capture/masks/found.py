@@ -2,7 +2,9 @@
 """Finds the own vehicle in the images of a camera: pixels at the lower edge that never change while the vehicle drives.
 
 Road may change little, too. So the search is for an outline from the left edge of the image to the right one. Little changes below it. On
-it the image has an edge that stays, or begins to change. The pixels below it must change far less than the rest of the image.
+it the image has an edge that stays, or begins to change. The pixels below it must change far less than the rest of the image. A lane line
+along the street is such an edge, and asphalt lies below it. So a vehicle needs evidence: edges below the outline that stay, or an outline
+that is arched and level. And nothing may pass below the outline, as dashes of the road do.
 
 Letters: F images, h x w pixels.
 """
@@ -30,6 +32,9 @@ AREA = (0.01, 0.4)  # of the image, that a vehicle covers
 # Shares of the width from which on a mask is so wide, and its largest change, relative to the large changes in the image.
 # A bonnet is as wide as the image; a narrower mask is its corner, or a patch of road.
 CALM = ((0.9, 0.15), (2 / 3, 0.1), (0.0, 0.07))
+PASSING = (0.97, 0.35)  # this quantile of the change below the outline is at most so large: more passes on a road
+STAYING, SURE, DEEP = 0.1, 0.7, 4  # share of the pixels this many rows below the outline whose edge stays so well
+ARCHED, LEVEL = 0.007, 0.25  # rise of an arched outline, of the image's height, and its largest tilt, of that rise
 _STILL, _ROUNDS = 0.1, 3  # share of the pixels that change least, by which exposures are found, in so many rounds
 _WHITE, _DARK = 0.97, 0.005  # of full scale: brighter pixels are clipped; what is added to all, for their logarithm
 _STEEP, _JUMP = 0.15, 3.0  # cost of an outline that rises by a row, and at most
@@ -78,7 +83,32 @@ def _found(images: Tensor) -> Tensor | None:
     area, wide = float(mask.double().mean()), float((outline < len(change)).mean())
     if not AREA[0] <= area <= AREA[1]:
         return None
-    return mask if float(change[mask].mean()) <= next(most for least, most in CALM if wide >= least) else None
+    inside, most = change[mask], next(most for least, most in CALM if wide >= least)
+    calm = float(inside.mean()) <= most and float(inside.quantile(PASSING[0])) <= PASSING[1]
+    return (
+        mask
+        if calm and (_stays_below(outline, edges) or (wide >= CALM[0][0] and _is_arched(outline, len(change))))
+        else None
+    )
+
+
+def _stays_below(
+    outline: np.ndarray,  # [w] rows
+    edges: Tensor,  # [h, w]
+) -> bool:
+    """Whether edges stay inside the mask, as those of a vehicle's parts do and texture of a road does not."""
+    deep = edges[torch.from_numpy(np.arange(len(edges))[:, None] >= outline + DEEP)]
+    return len(deep) > 0 and float((deep > SURE).double().mean()) >= STAYING
+
+
+def _is_arched(
+    outline: np.ndarray,  # [w] rows
+    height: int,  # of the image; rows from it on are no outline
+) -> bool:
+    """Whether the outline is highest in the middle, and level. Lines of a road are straight, tilted, or bent down by a wide lens."""
+    seen = outline[outline < height]
+    rise, tilt, _ = np.polyfit(np.linspace(-1, 1, len(seen)), seen.astype(np.float64), 2)  # rows count downwards
+    return bool(rise >= ARCHED * height and abs(tilt) <= LEVEL * rise)
 
 
 def without_own_vehicle(capture: Capture) -> Capture:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pandaset_drive import FOLDER, needs_pandaset
@@ -17,7 +18,7 @@ from nurec_lite.capture.checks.alignment import views_of
 from nurec_lite.capture.checks.images import check_images
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level
-from nurec_lite.capture.masks.found import TRAVEL, while_driving, without_own_vehicle
+from nurec_lite.capture.masks.found import TRAVEL, _is_arched, _stays_below, while_driving, without_own_vehicle
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.bonnet import bonnet_mask, with_bonnet
 from nurec_lite.capture.simulate.world import SimulationConfig
@@ -120,6 +121,28 @@ def test_simulated_bonnets_and_streets_without(seed: int, drift: float) -> None:
     )  # fmt: skip
     assert mask_of(simulate(street)) is None
     assert mask_of(simulate(replace(street, bonnet=0.15))) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("width", "height", "drift"), [(640, 400, 0.0), (640, 400, 0.3), (320, 200, 0.0), (320, 200, 0.3)]
+)
+def test_asphalt_below_a_lane_line_is_no_vehicle(width: int, height: int, drift: float) -> None:
+    """Cameras that look aside see a line along the street, which stays where it is, and plain road below it."""
+    street = SimulationConfig(
+        frames=14, cameras=6, width=width, height=height, hfov_deg=100, samples=1, beams=2, azimuth_steps=8, exposure_drift=drift,
+    )  # fmt: skip
+    assert [c.name for c in without_own_vehicle(simulate(street)).cameras if c.mask is not None] == []
+
+
+def test_edges_that_stay_or_an_arch_are_evidence_of_a_vehicle() -> None:
+    x = np.linspace(-1, 1, 120)
+    arch, line, bowl = (np.round(y).astype(np.int64) for y in (60 + 4 * x * x, 60 + 8 * x, 64 - 4 * x * x))
+    assert [_is_arched(outline, 75) for outline in (arch, line, bowl, arch + line - 60)] == [True, False, False, False]
+    edges = torch.zeros(75, 120)
+    assert not _stays_below(line, edges)
+    edges[70] = 0.9
+    assert _stays_below(np.full(120, 64), edges) and not _stays_below(np.full(120, 68), edges)
 
 
 @needs_pandaset
