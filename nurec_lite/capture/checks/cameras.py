@@ -14,6 +14,7 @@ from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View
+from nurec_lite.capture.checks.evidence import IMAGES, agrees, level_of
 from nurec_lite.capture.checks.fine import fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, mountings, neighbours
@@ -25,14 +26,6 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 
 CHECK = "cameras and sweeps"
-STRONG = (0.06, 5.0)  # contrast, and its standard errors: sensors agree
-SURE = (0.08, 6.0)  # of a guess that is named as certain
-BETTER = (
-    (1.25, 6.0),
-    (1.5, 4.0),
-)  # times the contrast as said, and standard errors above it: the guess is right instead
-PERHAPS = (1.2, 3.5)
-APART = (1.5, 2.0)  # times the contrast as said, which does not agree: likely, certain
 BESIDE = 1.5  # times the turns that belong to a guess: a camera that is turned by more has another guess
 CLEARLY = (
     1.12,
@@ -45,7 +38,6 @@ PROMISING = 8  # guesses of many that are looked at in full
 NOWHERE = 0.035  # contrast of sensors that do not agree
 ENOUGH = 800  # points of all images from which on it is odd that they agree nowhere
 PARTS = 4  # of the likely guesses
-VIEWS, POINTS = 6, 300  # images, and points in all of them, at least
 FLAT = 0.1  # standard deviation of ranks, 0.29 of an image that shows anything
 
 
@@ -72,10 +64,11 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
         return [Found(camera, Level.UNKNOWN, said, "No sweep is of the moments of {cameras}.")]
     stacked, said, close = together(views), _said(sample, camera), _close(sample, camera)
     best = _guess(sample, camera, stacked, path, said, poses_wrong, close is not None)
-    if best is not said and _instead(best, said, close is not None):
-        return [_guessed(camera, said, best, close is not None)]
+    level = None if best is said else level_of(sample, camera, best, said, close is not None)
+    if level is not None:
+        return [_guessed(camera, said, best, level)]
     if poses_wrong:
-        sentence = "While the poses or the rays are wrong, sweeps do not say where {cameras} look."
+        sentence = "While the poses or the rays are wrong, sweeps do not show the direction of {cameras}."
         return [Found(camera, Level.UNKNOWN, said, sentence)]
     if close is None:
         return [_unclear(camera, views, said)]
@@ -94,10 +87,10 @@ def _said(sample: Sample, camera: Camera) -> Fit:
 
 def _close(sample: Sample, camera: Camera) -> Agreement | None:
     """None: edges do not agree as the capture says, or tell too little."""
-    agrees = _agrees(_said(sample, camera))
+    seen = agrees(_said(sample, camera))
     return sample.kept(
         ("close", camera.name),
-        lambda: agreement(sample.capture, camera, views_of(sample, camera)) if agrees else None,
+        lambda: agreement(sample.capture, camera, views_of(sample, camera)) if seen else None,
     )
 
 
@@ -133,7 +126,7 @@ def _guess(
         best = _best([said, *_likely_fits(sample, camera)])
     if not (poses_wrong or holds):
         best = _best([best, *_plainest(_promising(views, list(all_others(capture, camera)), path))])
-        if not _agrees(best) or best.guess.place or best is said:
+        if not agrees(best) or best.guess.place or best is said:
             best = _best([best, *(fit(views, guess, path) for guess in look_around(views, camera, path))])
     return best if poses_wrong or (holds and best is said) else _or_elsewhere(views, camera, path, best)
 
@@ -142,7 +135,7 @@ def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> 
     """The best fit, or a mounting that is off by some amount if that fits clearly better. At a steady speed a camera that sits farther
     ahead looks like a camera with a wrong clock: then both are named."""
     other = elsewhere(views, camera, path)
-    if _agrees(other) and other.contrast >= CLEARLY[0] * best.contrast and other.above(best) >= CLEARLY[1]:
+    if agrees(other) and other.contrast >= CLEARLY[0] * best.contrast and other.above(best) >= CLEARLY[1]:
         return other
     if not best.guess.seconds:
         return best
@@ -162,14 +155,14 @@ def _promising(views: Views, guesses: list[Guess], path: Trajectory) -> list[Fit
 
 def _plainest(fits: list[Fit]) -> list[Fit]:
     """The first of those that agree with edges about as well as the best: plain conventions come first."""
-    known = [((TURNED if f.guess.turned else 1) * f.contrast, f) for f in fits if _agrees(f)]
+    known = [((TURNED if f.guess.turned else 1) * f.contrast, f) for f in fits if agrees(f)]
     most = max((contrast for contrast, _ in known), default=0.0)
     return [f for contrast, f in known if contrast >= PLAINER * most][:1]
 
 
 def _best(fits: list[Fit]) -> Fit:
     """The one with the highest contrast among those that agree with edges; else the first."""
-    return max((f for f in fits if _agrees(f)), key=lambda f: f.contrast, default=fits[0])
+    return max((f for f in fits if agrees(f)), key=lambda f: f.contrast, default=fits[0])
 
 
 def _likely(capture: Capture, camera: Camera, views: Views, path: Trajectory) -> Iterator[Guess]:
@@ -183,30 +176,7 @@ def _likely(capture: Capture, camera: Camera, views: Views, path: Trajectory) ->
         yield from clocks(camera, float(torch.tensor(times).diff().median()))
 
 
-def _agrees(found: Fit, bar: tuple[float, float] = STRONG) -> bool:
-    contrast, errors = bar
-    enough = found.images >= VIEWS and found.points >= POINTS
-    return enough and found.contrast >= contrast and found.contrast >= errors * found.error
-
-
-def _instead(best: Fit, said: Fit, holds: bool) -> bool:
-    return _agrees(best) and (_apart(best, said, holds, APART[0]) or _above(best, said, PERHAPS))
-
-
-def _apart(best: Fit, said: Fit, holds: bool, times: float) -> bool:
-    """Whether the guess agrees and the capture does not."""
-    return not holds and best.least >= times * said.least
-
-
-def _above(best: Fit, said: Fit, bar: tuple[float, float]) -> bool:
-    times, errors = bar
-    return best.contrast >= times * said.contrast and best.above(said) >= errors
-
-
-def _guessed(camera: Camera, said: Fit, best: Fit, holds: bool) -> Found:
-    sure = _agrees(best, SURE) and (
-        _apart(best, said, holds, APART[1]) or any(_above(best, said, bar) for bar in BETTER)
-    )
+def _guessed(camera: Camera, said: Fit, best: Fit, level: Level) -> Found:
     figures = {"said": said.contrast, "guessed": best.contrast}
     name = _plain(best.guess.name)
     if _outside(camera):
@@ -218,9 +188,7 @@ def _guessed(camera: Camera, said: Fit, best: Fit, holds: bool) -> Found:
     else:
         before = "Edges of the lidar agree with those of the images of {cameras}"
         sentence = f"{before} if {name} (contrast {{guessed:.2f}}), not as the capture says ({{said:.2f}})."
-    return Found(
-        camera, Level.CERTAIN if sure else Level.LIKELY, said, sentence, best.guess.remedy, figures, best.guess
-    )
+    return Found(camera, level, said, sentence, best.guess.remedy, figures, best.guess)
 
 
 def _plain(text: str) -> str:
@@ -241,9 +209,9 @@ def _unclear(camera: Camera, views: list[View], said: Fit) -> Found:
         return Found(camera, Level.CERTAIN, said, sentence, remedy)
     if said.points == 0:
         return Found(camera, Level.UNKNOWN, said, "No lidar point falls into the images of {cameras}.")
-    textured = sum(float(view.ranks.std()) > FLAT for view in views) >= VIEWS
-    if textured and said.images >= VIEWS and said.points >= ENOUGH and said.contrast < NOWHERE:
+    textured = sum(float(view.ranks.std()) > FLAT for view in views) >= IMAGES
+    if textured and said.images >= IMAGES and said.points >= ENOUGH and said.contrast < NOWHERE:
         sentence = "Edges of the lidar agree nowhere with those of the images of {cameras} (contrast {said:.2f}, {points:.0f} points)."
         remedy = "look at its mounting, intrinsics and time stamps"
         return Found(camera, Level.LIKELY, said, sentence, remedy, figures)
-    return Found(camera, Level.UNKNOWN, said, "Too few edges tell where {cameras} look.")
+    return Found(camera, Level.UNKNOWN, said, "Too few edges show the direction of {cameras}.")

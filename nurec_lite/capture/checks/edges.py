@@ -23,7 +23,8 @@ from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.se3 import invert, transform
 
 JUMP = 0.5  # metres, and
-RATIO = 0.1  # of the nearer range: less is a slanted surface
+RATIO = 0.1  # of the nearer range, and
+SLANT = 5.7  # of it for each radian between two rays, as on a surface that is slanted by 80 degrees: less is a slanted surface
 LEVEL = 0.2  # steps of azimuth by which neighbours without a common beam may lie above one another: more, and the ground is an edge
 GAP = 3  # steps of azimuth between two rays that are neighbours
 PIXEL = 0.12  # degrees: images are reduced to pixels of about this angle
@@ -49,10 +50,12 @@ def edge_points(
     sweep, azimuth, order = rays.sweep, rays.azimuth, rays.order
     rings, ranges, returned = (values[order] for values in (sweep.rings, sweep.ranges, sweep.returned))
     jump, nearer = ranges.diff().abs(), torch.minimum(ranges[1:], ranges[:-1])
-    close = azimuth[order].diff() < GAP * 2 * math.pi / lidar.azimuth_steps
+    apart = azimuth[order].diff()
+    close = apart < GAP * 2 * math.pi / lidar.azimuth_steps
     if not lidar.spins:
         close &= rays.elevation[order].diff().abs() < LEVEL * 2 * math.pi / lidar.azimuth_steps
-    edge = close & (rings[1:] == rings[:-1]) & returned[1:] & returned[:-1] & (jump > JUMP) & (jump > RATIO * nearer)
+    edge = close & (rings[1:] == rings[:-1]) & returned[1:] & returned[:-1]
+    edge &= (jump > JUMP) & (jump > (SLANT * apart).clamp(min=RATIO) * nearer)
     at = edge.nonzero()[:, 0]
     a, b = sweep.select(order[at]), sweep.select(order[at + 1])
     middle = F.normalize(a.directions + b.directions, dim=1)
