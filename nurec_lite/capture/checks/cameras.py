@@ -13,9 +13,9 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
-from nurec_lite.capture.checks.edges import View
+from nurec_lite.capture.checks.edges import View, pixel_degrees
 from nurec_lite.capture.checks.evidence import IMAGES, agrees, level_of
-from nurec_lite.capture.checks.fine import fine, speed_of
+from nurec_lite.capture.checks.fine import COARSE_PIXELS, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, mountings, neighbours
 from nurec_lite.capture.checks.placed import AHEAD, elsewhere
@@ -210,7 +210,8 @@ def _unclear(camera: Camera, views: list[View], said: Fit) -> Found:
     if said.points == 0:
         return Found(camera, Level.UNKNOWN, said, "No lidar point falls into the images of {cameras}.")
     textured = sum(float(view.ranks.std()) > FLAT for view in views) >= IMAGES
-    if textured and said.images >= IMAGES and said.points >= ENOUGH and said.contrast < NOWHERE:
+    clear = textured and pixel_degrees(camera) <= COARSE_PIXELS
+    if clear and said.images >= IMAGES and said.points >= ENOUGH and said.contrast < NOWHERE:
         sentence = "Edges of the lidar agree nowhere with those of the images of {cameras} (contrast {said:.2f}, {points:.0f} points)."
         remedy = "look at its mounting, intrinsics and time stamps"
         return Found(camera, Level.LIKELY, said, sentence, remedy, figures)

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from nurec_lite.capture.checks.agreement import GROUPS, Agreement
+from nurec_lite.capture.checks.agreement import Agreement
 from nurec_lite.capture.checks.alignment import Fit
 from nurec_lite.capture.checks.edges import View, pixel_degrees
 from nurec_lite.capture.checks.found import Found
-from nurec_lite.capture.checks.students import students
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.trajectory import velocities
 from nurec_lite.capture.types import Capture, ImageFrame
@@ -25,7 +24,6 @@ WAY = (
     0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
 )
 SLOWEST = 1e-6  # metres a second: a vehicle at rest shows no clock
-SURE = 3.0  # standard errors of a mean of many values; an error known from a few groups of images needs more of them
 COARSE_RAYS = 2.0  # degrees between rays: a coarser lidar shows no small rotations, nor does one without beams, or
 COARSE_PIXELS = 0.9  # degrees of an image's pixel: right cameras with coarser ones seem off by half a degree or 60 ms
 
@@ -46,16 +44,15 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
         )
         return
     some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera))
-    errors = students(SURE, min(GROUPS, len(views)) - 1)
     speed = speed_of(capture, camera, [view.frame for view in views])
     some_late = max(LATE, WAY / max(speed, SLOWEST))
-    if turn > max(some_turn, errors * found.degrees_error):
+    if turn > max(some_turn, 3 * found.degrees_error):
         side, level = "left" if found.degrees > 0 else "right", Level.CERTAIN if turn >= FAR else Level.LIKELY
         sentence = f"Against the lidar, {{cameras}} looks about {turn:.2f}° farther {side} than it says."
         yield Found(camera, level, said, sentence, "correct its mounting", {TURNED_FIGURE: found.degrees})
     if not found.is_clock:
         late = 0.0  # edges lie elsewhere at any speed
-    if late > max(some_late, errors * found.seconds_error):
+    if late > max(some_late, 3 * found.seconds_error):
         way = "behind" if found.seconds > 0 else "ahead of"
         sentence = f"The clock of {{cameras}} is about {1000 * late:.0f} ms {way} the lidar's."
         yield Found(
@@ -65,5 +62,5 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
         within = "within {turn:.2f}° and {late:.0f} ms"
         sentence = f"Edges of the lidar lie on those of the images of {{cameras}}, {within}."
         yield Found(camera, Level.RIGHT, said, sentence, None, figures)
-    elif turn <= max(some_turn, errors * found.degrees_error) and late <= max(some_late, errors * found.seconds_error):
+    elif turn <= max(some_turn, 3 * found.degrees_error) and late <= max(some_late, 3 * found.seconds_error):
         yield Found(camera, Level.UNKNOWN, said, "Too few edges show the direction of {cameras}.", None, figures)

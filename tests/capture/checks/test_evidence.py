@@ -4,6 +4,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def mounted_wrong(capture: Capture) -> Capture:
 
 
 def showing(capture: Capture, image: Callable[[ImageFrame], Tensor]) -> Capture:
-    frames = (replace(frame, load=lambda frame=frame: image(frame)) for frame in capture.images)
+    frames = (replace(frame, load=partial(image, frame)) for frame in capture.images)
     return replace(capture, images=tuple(frames))
 
 
