@@ -48,7 +48,7 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
     some_late = max(LATE, WAY / max(speed, SLOWEST))
     if turn > max(some_turn, 3 * found.degrees_error):
         side, level = "left" if found.degrees > 0 else "right", Level.CERTAIN if turn >= FAR else Level.LIKELY
-        sentence = f"Against the lidar, {{cameras}} looks about {turn:.2f}° farther {side} than it says."
+        sentence = f"The lidar shows {{cameras}} about {turn:.2f}° farther {side} than the capture says."
         yield Found(camera, level, said, sentence, "correct its mounting", {TURNED_FIGURE: found.degrees})
     if not found.is_clock:
         late = 0.0  # edges lie elsewhere at any speed

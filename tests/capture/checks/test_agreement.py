@@ -71,9 +71,8 @@ def test_a_camera_that_is_turned(street: Capture) -> None:
     odd = with_a_camera_turned(street)
     assert found(odd, 0).degrees == pytest.approx(0.3, abs=0.08)
     (sentence,), late = disagreements(odd)
-    assert sentence.startswith("Against the lidar, camera_0 looks about 0.") and sentence.endswith(
-        "° farther left than it says."
-    )
+    assert sentence.startswith("The lidar shows camera_0 about 0.")
+    assert sentence.endswith("° farther left than the capture says.")
     assert late == []
 
 
@@ -130,7 +129,7 @@ def test_what_chance_may_be_is_not_said(street: Capture, monkeypatch: pytest.Mon
     assert disagreements(street) == ([], [])
     monkeypatch.setattr(cameras, "agreement", lambda *args: Agreement(-0.3, 0.09, 0.02, 0.006))
     turned, late = disagreements(street)
-    assert turned == ["Against the lidar, camera_0 and camera_1 looks about 0.30° farther right than it says."]
+    assert turned == ["The lidar shows camera_0 and camera_1 about 0.30° farther right than the capture says."]
     assert late == ["The clock of camera_0 and camera_1 is about 20 ms behind the lidar's."]
 
 
