@@ -9,7 +9,7 @@ A size is Gaussians x columns of lidar logits; a third column is the lidar's own
 means are compared with those of torch in float64, to 1e-5 of the largest; versions that disagree are not timed. Then both take turns. On
 a GPU each is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a
 loss weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, by which
-both are compared. Of copies one Gaussian in 20 has several, half of these two or three and one in 25 as many as it may. Bytes are the
+both are compared. One Gaussian in 20 has several copies: half of these have two or three, one in 25 the largest number. Bytes are the
 least that must move: stored and given arrays read, asked ones written, and values read again for gradients.
 """
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Update of harmonics without a stored gradient. A block computes the basis of its Gaussians' directions once, a
 // Gaussian a thread, and keeps it with the colours' gradients in shared memory. Then it goes through the coefficients
-// in the order of memory and multiplies on the way. Of several views it adds the products up in shared memory first.
+// in the order of memory and multiplies on the way. For several views it first adds up the products in shared memory.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges by NVTX, for nsys and ncu: by which binding, in which domain, with which colours and categories.
 
-By the package nvtx, in a domain of their own; it knows whether a tool listens, and else records nothing. The environment
+The package nvtx writes them into a domain of their own, and records nothing unless a tool listens. The environment
 variable NUREC_LITE_NVTX=torch chooses torch's binding: some versions of nsys drop all ranges of the package (NVIDIA/NVTX#126).
 """
 

@@ -21,7 +21,7 @@ R = TypeVar("R")
 Sent = tuple[bytes, list[slice]]  # a pickled value, and where in the shared memory its arrays stand
 
 
-class _Jobs(Ahead):
+class _InOrder(Ahead):
     """Ends with the last job."""
 
     def __init__(self, work: Callable[[int], Sent], jobs: int, count: int) -> None:
@@ -47,7 +47,7 @@ def shared_results(
     def work(n: int) -> Sent:
         return _sent(jobs[n](), shared, n % (AHEAD * count) * room, room)
 
-    done = _Jobs(work, len(jobs), count)
+    done = _InOrder(work, len(jobs), count)
     try:
         for n in range(len(jobs)):
             text, places = done.result(n)
@@ -57,7 +57,7 @@ def shared_results(
 
 
 def _sent(value: Any, shared: np.ndarray[Any, Any], at: int, room: int) -> Sent:
-    """Writes the arrays of a value into its room. What does not fit stays in the text."""
+    """Writes the arrays of a value into its room. Arrays without room stay in the text."""
     places: list[slice] = []
 
     def kept(buffer: pickle.PickleBuffer) -> bool:

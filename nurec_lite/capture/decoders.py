@@ -6,12 +6,14 @@ from collections.abc import Iterable
 import torch
 
 from nurec_lite.base.threads import cores
-from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
 
 MUCH = 1 << 29  # bytes: 86 images of 1920x1080; a process starts in 30 ms, and threads decode KITTI 0009 in a second
 ENOUGH = 4  # cores
 KEPT = 2  # cores for the process that asks
-RAY_BYTES = 64  # of all tensors of a ray, at most
+RAY_BYTES = 41  # of all tensors of a sweep and of its view
 
 
 def decoders() -> int:
@@ -24,10 +26,17 @@ def decode_apart(device: torch.device, sizes: Iterable[int]) -> bool:
     return device.type == "cuda" and cores() >= ENOUGH and sum(sizes) > MUCH
 
 
-def frame_size(capture: Capture, frame: ImageFrame | SweepFrame) -> int:
-    """Bytes of a frame that is decoded, at most: a sweep as its lidar states it."""
-    if isinstance(frame, ImageFrame):
-        camera = capture.camera(frame.sensor)
-        return 3 * camera.width * camera.height
-    lidar = capture.lidar(frame.sensor)
-    return RAY_BYTES * len(lidar.elevations) * lidar.azimuth_steps
+def decoded_bytes(sensor: Camera | Lidar) -> int:
+    """Bytes of a decoded frame of the sensor, about: a sweep as its lidar states it."""
+    return 3 * sensor.width * sensor.height if isinstance(sensor, Camera) else RAY_BYTES * stated_rays(sensor)
+
+
+def decoded_sizes(capture: Capture) -> dict[str, int]:
+    """The same by the names of sensors."""
+    cameras = {camera.name: decoded_bytes(camera) for camera in capture.cameras}
+    return cameras | {lidar.name: decoded_bytes(lidar) for lidar in capture.lidars}
+
+
+def stated_rays(lidar: Lidar) -> int:
+    """Rays of a sweep of all beams."""
+    return len(lidar.elevations) * lidar.azimuth_steps

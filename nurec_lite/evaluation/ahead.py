@@ -12,10 +12,10 @@ import torch
 
 from nurec_lite.base.pool import thread_pool
 from nurec_lite.base.threads import cores
+from nurec_lite.capture.decoders import decoded_sizes
 from nurec_lite.capture.types import Capture
 
 BYTES = 1 << 30  # of decoded frames that wait
-RAY_BYTES = 41  # of a decoded sweep
 IMAGE, SWEEP = "image", "sweep"
 Key = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
 
@@ -90,6 +90,4 @@ def held_out_ahead(capture: Capture, device: torch.device) -> DecodedAhead:
 
 def largest(capture: Capture) -> int:
     """Bytes of the capture's largest frame, about."""
-    images = [3 * camera.width * camera.height for camera in capture.cameras]
-    sweeps = [RAY_BYTES * len(lidar.elevations) * lidar.azimuth_steps for lidar in capture.lidars]
-    return max(1, *images, *sweeps)
+    return max(1, *decoded_sizes(capture).values())

@@ -42,7 +42,7 @@ def findings(
     left_out: LeftOut | None = None,  # collects the parts that fail
     doubts: Sequence[Verdict] = (),  # findings of the capture's checks
 ) -> list[str]:
-    """A sentence each; none for a good capture. Of sensors, learned corrections where the checks found nothing."""
+    """Returns a sentence for each finding. Learned corrections of sensors count where the checks found nothing."""
     left_out = left_out or LeftOut()
     images = () if evaluation is None else evaluation.images
     known, nothing = scene.calibration, (list[str](), list[str]())

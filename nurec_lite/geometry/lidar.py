@@ -118,8 +118,8 @@ class Sweep:
     def __len__(self) -> int:
         return len(self.ranges)
 
-    def to(self, device: torch.device | str) -> "Sweep":
-        return Sweep(*(getattr(self, f).to(device) for f in self.__dataclass_fields__))
+    def to(self, device: torch.device | str, copy: bool = False) -> "Sweep":
+        return Sweep(*(getattr(self, f).to(device, copy=copy) for f in self.__dataclass_fields__))
 
     def select(
         self,

@@ -37,7 +37,7 @@ log = logging.getLogger("nurec_lite")
 class Kept:
     """The graph of views that differ by numbers alone."""
 
-    reads: tuple[ref[Any], ...]  # tensors of which a graph has the addresses, without keeping them alive
+    reads: tuple[ref[Any], ...]  # tensors at addresses that a graph holds; weak references
     seen: int = 0
     refused: bool = False  # it cannot be recorded
     views: tuple[AnyView, ...] = ()  # the places

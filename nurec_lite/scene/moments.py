@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
 from nurec_lite.base.shared_results import shared_results
-from nurec_lite.capture.decoders import decode_apart, decoders, frame_size
+from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.looks import note
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
@@ -70,7 +70,7 @@ def _decoded_apart(capture: Capture, moments: list[Frames], device: torch.device
     """The same of each moment, by processes, on the device."""
     frames = _all_of(moments)
     jobs: list[Callable[[], Tensor | Sweep]] = [frame.load for frame in frames]
-    values = shared_results(jobs, decoders(), max(frame_size(capture, f) for f in frames))
+    values = shared_results(jobs, decoders(), max(_sizes(capture, frames)))
     for images, sweeps in moments:
         pictures = [(frame, _arrived(capture, frame, values, device)) for frame in images]
         yield pictures, [(frame, _arrived(capture, frame, values, device)) for frame in sweeps]
@@ -83,12 +83,16 @@ def _all_of(moments: list[Frames]) -> list[ImageFrame | SweepFrame]:
     return found
 
 
+def _sizes(capture: Capture, frames: Sequence[ImageFrame | SweepFrame]) -> list[int]:
+    """Bytes of the decoded frames."""
+    sizes = decoded_sizes(capture)
+    return [sizes[frame.sensor] for frame in frames]
+
+
 def _arrived(capture: Capture, frame: ImageFrame | SweepFrame, values: Iterator[Any], device: torch.device) -> Any:
     value = next(values)
     note(capture, [(frame, value)])
-    if isinstance(value, Tensor):
-        return value.to(device, copy=True)
-    return Sweep(*(getattr(value, f).to(device, copy=True) for f in Sweep.__dataclass_fields__))
+    return value.to(device, copy=True)
 
 
 def _noted(capture: Capture, frames: Frames) -> Decoded:
@@ -170,7 +174,7 @@ def _one_by_one(asked: Asked) -> Iterator[Moment]:
     look, decode = partial(_look, asked, asked.capture.tracks.to(device, torch.float64)), partial(_noted, asked.capture)
     if device.type == "cpu":
         return in_threads(lambda moment: look(decode(moment)), frames)
-    if decode_apart(device, (frame_size(asked.capture, frame) for frame in _all_of(frames))):
+    if decode_apart(device, _sizes(asked.capture, _all_of(frames))):
         return map(look, _decoded_apart(asked.capture, frames, device))
     return map(look, in_threads(decode, frames))
 
@@ -191,7 +195,7 @@ def fewer_frames(
 
 def _in_flight(capture: Capture) -> int:
     """Bytes of the images that are decoded at a time, about."""
-    size = {camera.name: 3 * camera.width * camera.height for camera in capture.cameras}
+    size = decoded_sizes(capture)
     moments = max(1, len(set(capture.moments.images)))
     return 2 * torch.get_num_threads() * sum(size[frame.sensor] for frame in capture.images) // moments
 

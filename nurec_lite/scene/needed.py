@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InitialCounts of Gaussians that a capture needs: in proportion to the surface that images see, within the limits of pixels and memory."""
+"""Numbers of Gaussians that a capture needs: in proportion to the surface that images see, within pixels, memory and the budget."""
 
 from dataclasses import dataclass
 
@@ -16,17 +16,13 @@ from nurec_lite.scene.voxels import Voxels
 MIN_GAUSSIANS = 1_000_000  # if pixels and memory allow it: KITTI 0009 gains nothing from more (benchmarks/LOG.md)
 PATCH_M = 0.3  # metres, side of a patch of surface near the path; it doubles as voxels do
 GAUSSIANS_PER_PATCH = 14  # with so many, a drive of six cameras and 71 054 patches reaches 31.6 dB (benchmarks/LOG.md)
-PIXELS_PER_GAUSSIAN = (
-    4  # of training images for a Gaussian, at least: a smaller one than 2 x 2 pixels is nothing that they can show
-)
+PIXELS_PER_GAUSSIAN = 4  # of training images, at least: they do not show a Gaussian smaller than 2 x 2 pixels
 BYTES_PER_GAUSSIAN = (
     2048  # with gradient, moments and lists: a million take 2.0 GB with the capture (step_kitti_0009_stages_h100.json)
 )
 MEMORY_SHARE = 0.4  # share of the free memory that Gaussians may take
-GAUSSIANS_PER_SECOND, GAUSSIANS_PER_STEP = (
-    80_000,
-    1_000,
-)  # of the budget: more of them are seen too rarely (benchmarks/LOG.md)
+GAUSSIANS_PER_SECOND = 80_000  # of the budget: images show more of them too rarely (benchmarks/LOG.md)
+GAUSSIANS_PER_STEP = 1_000  # of a budget in steps, for the same reason
 UNLIMITED = 10**9
 MAX_FAR = 100_000  # Gaussians of the far shell
 Number = int | str  # or auto

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from nurec_lite.base.transfer import tensors_of
+from nurec_lite.capture.decoders import decoded_bytes, stated_rays
 from nurec_lite.training.shots import ImageShot, ShotPlan, SweepShot, count_sectors, sectors_of
 
-RAY_BYTES = 41  # of all tensors of a sweep and of its view,
-GROUP_BYTES = 12  # and of the groups of its rays, about
+GROUP_BYTES = 12  # of the groups of a sweep's rays, a ray, about
 Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
 
 
@@ -71,10 +71,9 @@ def frame_bytes(plan: ShotPlan, frame: Frame) -> int:
     """Bytes that a frame takes on the device, about: a sweep as its lidar states it."""
     (kind, index), capture = frame, plan.capture
     if kind == "image":
-        camera = capture.camera(capture.images[index].sensor)
-        return 3 * camera.width * camera.height
+        return decoded_bytes(capture.camera(capture.images[index].sensor))
     lidar = capture.lidar(capture.sweeps[index].sensor)
-    return (RAY_BYTES + GROUP_BYTES) * len(lidar.elevations) * lidar.azimuth_steps
+    return decoded_bytes(lidar) + GROUP_BYTES * stated_rays(lidar)
 
 
 def device_bytes(kept: ImageShot | KeptSweep) -> int:

@@ -28,7 +28,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture(scope="session")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small pack, which nobody may write into."""
+    """The small pack. Tests only read it."""
     path = tmp_path_factory.mktemp("original") / "tiny.pack"
     write_pack(tiny_capture(), path, image_format="png")
     return path
@@ -61,7 +61,7 @@ def trained(first_run: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of the tiny capture after one step, which nobody may write into; its pack lies next to it."""
+    """A checkpoint of the tiny capture after one step, next to its pack. Tests only read them."""
     folder, (state, stages) = tmp_path_factory.mktemp("quick"), (tiny_state(), reference_stages())
     step(stages, state)
     write_pack(tiny_capture(), folder / "tiny.pack", image_format="png")

@@ -59,7 +59,7 @@ def of_verb(keys: list[str], verb: str) -> list[str]:
 
 
 def verb_of(key: str) -> str:
-    """Of the commands that know the key, the first."""
+    """Returns the first command that knows the key."""
     return next(verb for verb, cls in VERBS.items() if key in dict(leaves(cls)))
 
 

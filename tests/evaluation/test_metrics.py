@@ -177,7 +177,7 @@ def test_actor_crops_of_many_frames_are_those_of_each(shutter: str) -> None:
 
 
 def test_actors_of_the_next_images_are_found_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of images that are known to come, once for AT_ONCE images of a sensor; the figures are the same."""
+    """One call finds them for AT_ONCE images of a sensor. The figures stay the same."""
     capture = replace(capture_of(tracks_of(a=DRIVING)), cameras=(replace(CAMERA, fx=100, fy=100),))
     frames, target = [frame_at(0.1 * k, travel=0.1 * k) for k in range(9)], torch.zeros(40, 60, 3)
     rendered, calls = torch.rand(40, 60, 3, generator=torch.Generator().manual_seed(0)), list[int]()

@@ -18,6 +18,7 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.paths import resource
+from nurec_lite.capture.decoders import RAY_BYTES
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.opt.all import resident
@@ -27,7 +28,6 @@ from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.resident_frames import (
     GROUP_BYTES,
-    RAY_BYTES,
     KeptSweep,
     capture_bytes,
     frames_from,

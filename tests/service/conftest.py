@@ -13,7 +13,7 @@ from nurec_lite.service.service import Service
 
 @pytest.fixture(scope="package")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a run, which nobody may write into, with few.yaml beside it."""
+    """Folder of a run, with few.yaml next to it. Tests only read them."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "few.yaml").write_text(BEAMS)
     return tiny_run(folder / "mine")
