@@ -19,6 +19,7 @@ from nurec_lite.geometry.se3 import interpolate_trajectory
 NAME = "poses and driving"
 FEWEST = 5  # frames of a sensor that tell anything
 LEAST, ACCELERATION = 0.5, 4.0  # metres, and metres a second squared: a step may be so far from its neighbours'
+SEEN = 0.15  # metres: the same where sweeps decide
 NOISE = 6.0  # times the median difference: a step may be so far from its neighbours'
 IMPOSSIBLE = 100.0  # metres a second squared, which no vehicle reaches
 SURE = 1.0  # metres: a smaller jump is likely at most
@@ -90,8 +91,9 @@ def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
     """Returns the jumps of the first sensor with any: all have the poses of one rig."""
     for path in paths:
         named = sample.jumps()  # by the positions that poses come from
-        known = [(i, m) for i, m in jumps(path) if not any(_in_step(path, i, *span) for span in named)]
-        verdicts = [v for i, metres in known[:MOST_JUMPS] if (v := _jump(sample, path, i, metres))]
+        far = {i for i, _ in jumps(path)}
+        known = [(i, m) for i, m in jumps(path, SEEN) if not any(_in_step(path, i, *span) for span in named)]
+        verdicts = [v for i, m in known[:MOST_JUMPS] if (v := _jump(sample, path, i, m, alone=i in far))]
         if verdicts:
             yield from _there_and_back(verdicts)
             return
@@ -113,13 +115,13 @@ def _there_and_back(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [replace(first, sentence=f"{what}, and back before {back}:{rest}")]
 
 
-def jumps(path: Path) -> list[tuple[int, float]]:
+def jumps(path: Path, least: float = LEAST) -> list[tuple[int, float]]:
     """Steps from a frame to the next one that are off by more than driving explains, and by how many metres; the largest first."""
     seconds = path.times.diff()
     expected = _of_neighbours(path.steps / seconds[:, None])
     apart = path.steps - expected * seconds[:, None]
     off = apart.norm(dim=1)
-    far = off > LEAST + ACCELERATION * seconds.square() + NOISE * off.median()
+    far = off > least + ACCELERATION * seconds.square() + NOISE * off.median()
     beside = F.pad(off, (1, 1))
     peak = (off >= beside[:-2]) & (off >= beside[2:])
     found = (far & peak).nonzero()[:, 0].tolist()
@@ -135,8 +137,8 @@ def _of_neighbours(velocities: Tensor) -> Tensor:  # [n, 3] -> [n, 3] the median
     return values.nanmedian(dim=1).values
 
 
-def _jump(sample: Sample, path: Path, i: int, metres: float) -> Verdict | None:
-    """None: the sweeps show that the rig moved so."""
+def _jump(sample: Sample, path: Path, i: int, metres: float, alone: bool) -> Verdict | None:
+    """None: the sweeps show that the rig moved so, or show nothing of a jump that does not tell `alone`."""
     frame, step = path.frames[i + 1], float(path.steps[i].norm())
     seconds = float(path.times[i + 1] - path.times[i])
     sentence = f"The poses jump by {metres:.1f} m before frame {frame.index} of {path.sensor}: they go {step:.1f} m in {seconds:.2f} s"
@@ -149,6 +151,8 @@ def _jump(sample: Sample, path: Path, i: int, metres: float) -> Verdict | None:
         figures["sweeps_m"] = way
         level = Level.CERTAIN if metres > SURE else Level.LIKELY
         return Verdict(NAME, path.sensor, level, f"{sentence}, {way:.1f} m by the sweeps.", REMEDY, figures)
+    if not alone:
+        return None
     sure = metres > SURE and metres > IMPOSSIBLE * seconds**2
     return Verdict(NAME, path.sensor, Level.CERTAIN if sure else Level.LIKELY, f"{sentence}.", REMEDY, figures)
 

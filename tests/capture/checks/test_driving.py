@@ -48,6 +48,15 @@ def test_a_jump_is_named_with_its_frame_and_size(metres: float, lidar: bool) -> 
     assert not lidar or found.figures["sweeps_m"] == pytest.approx(0.8, abs=0.05)
 
 
+@pytest.mark.parametrize("metres", [0.3, 0.5])
+def test_sweeps_tell_a_small_jump(metres: float) -> None:
+    (found,) = verdicts(jumped(street(), metres))
+    assert found.level is Level.LIKELY and "before frame 6 of lidar, and back before frame 11" in found.sentence
+    assert found.figures["jump_m"] == pytest.approx(metres, abs=0.1)
+    (alone,) = verdicts(without_lidar(jumped(street(), 0.3)))
+    assert alone.level is Level.RIGHT
+
+
 @pytest.mark.parametrize("lidar", [True, False])
 def test_a_right_drive_moves_steadily(lidar: bool) -> None:
     (found,) = verdicts(street() if lidar else without_lidar(street()))
