@@ -17,7 +17,7 @@ from nurec_lite.capture.checks.edges import View, pixel_degrees
 from nurec_lite.capture.checks.evidence import IMAGES, agrees, level_of
 from nurec_lite.capture.checks.fine import COARSE_PIXELS, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
-from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, mountings, neighbours
+from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, late_by_many, mountings, neighbours
 from nurec_lite.capture.checks.placed import AHEAD, elsewhere
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -128,6 +128,8 @@ def _guess(
         best = _best([best, *_plainest(_promising(views, list(all_others(capture, camera)), path))])
         if not agrees(best) or best.guess.place or best is said:
             best = _best([best, *(fit(views, guess, path) for guess in look_around(views, camera, path))])
+        if period := _period(capture, camera, views):
+            best = _best([best, *_promising(views, late_by_many(camera, period), path)])
     return best if poses_wrong or (holds and best is said) else _or_elsewhere(views, camera, path, best)
 
 
@@ -171,9 +173,15 @@ def _likely(capture: Capture, camera: Camera, views: Views, path: Trajectory) ->
     aside = look_aside(views, camera, path)
     if abs(aside.turned) > BESIDE * near(camera):
         yield aside
+    if period := _period(capture, camera, views):
+        yield from clocks(camera, period)
+
+
+def _period(capture: Capture, camera: Camera, views: Views) -> float | None:
+    """Seconds from an image to the next. None: the vehicle is too slow to show a clock."""
     times = [frame.time_mid for frame in capture.images if frame.sensor == camera.name]
-    if len(times) > 1 and speed_of(capture, camera, views.frames) > FASTEST:
-        yield from clocks(camera, float(torch.tensor(times).diff().median()))
+    moves = len(times) > 1 and speed_of(capture, camera, views.frames) > FASTEST
+    return float(torch.tensor(times).diff().median()) if moves else None
 
 
 def _guessed(camera: Camera, said: Fit, best: Fit, level: Level) -> Found:
@@ -197,7 +205,7 @@ def _plain(text: str) -> str:
 
 
 def _outside(camera: Camera) -> bool:
-    return not (0 <= camera.cx <= camera.width and 0 <= camera.cy <= camera.height)
+    return not (0 < camera.cx < camera.width and 0 < camera.cy < camera.height)
 
 
 def _unclear(camera: Camera, views: list[View], said: Fit) -> Found:

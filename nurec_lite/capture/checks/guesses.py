@@ -14,9 +14,13 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 
 FRAMES = 3  # by which stamps are tried
+MOST_FRAMES = 10  # by which they are tried where nothing else agrees
 STEP = 0.05  # seconds between two offsets of a clock
 ZOOMS = (0.5, 0.8, 1.25, 2.0)  # of a focal length alone
-FACTORS = (2.0, 3.0, 4.0, 6.0, 8.0)  # by which images are reduced
+OBLONG = 1.1  # side of a pixel to the other: those of cameras are square, or nearly so
+FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # by which images are reduced
+UNITS = {"centimetres": 100.0, "millimetres": 1000.0}  # in a metre
+REACH = 10.0  # metres from the rig's origin to a camera, at most: vehicles are shorter
 OPENGL = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64))
 T_VEHICLE_OPTICAL = torch.tensor(
     [[0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64
@@ -69,6 +73,12 @@ def clocks(
     return [_late(camera, period, seconds) for seconds in sorted(offsets)]
 
 
+def late_by_many(camera: Camera, period: float) -> list[Guess]:
+    """Stamps of more whole frames."""
+    frames = range(FRAMES + 1, MOST_FRAMES + 1)
+    return [_late(camera, period, sign * n * period) for n in frames for sign in (-1, 1)]
+
+
 def _late(camera: Camera, period: float, seconds: float) -> Guess:
     frames = round(seconds / period)
     whole = frames != 0 and abs(seconds - frames * period) < 0.2 * period
@@ -94,12 +104,21 @@ def neighbours(capture: Capture, camera: Camera) -> Iterator[Guess]:
         name = f"the mounting is on {lidar.name}, not on the rig"
         on_lidar = replace(camera, T_rig_cam=lidar.T_rig_lidar @ T)
         yield Guess(name, on_lidar, "multiply T_rig_cam by T_rig_lidar from the left")
+    yield from _square(camera)
     for k in ZOOMS:
         zoomed = replace(camera, fx=camera.fx * k, fy=camera.fy * k)
         size = f"{camera.width}x{camera.height} pixels"
         yield Guess(
             f"fx and fy are {k:g} times those of the capture", zoomed, f"correct fx and fy for images of {size}"
         )
+
+
+def _square(camera: Camera) -> Iterator[Guess]:
+    """Square pixels, where those of the capture are far from it."""
+    fx, fy = camera.fx, camera.fy
+    if max(fx / fy, fy / fx) > OBLONG:
+        yield Guess("fy is as large as fx", replace(camera, fy=fx), "correct fy")
+        yield Guess("fx is as large as fy", replace(camera, fx=fy), "correct fx")
 
 
 def all_others(capture: Capture, camera: Camera) -> Iterator[Guess]:
@@ -140,6 +159,14 @@ def _mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
     }  # fmt: skip
     for degrees, name in ((90, "on its left side"), (180, "on its head"), (270, "on its right side")):
         known[f"the camera lies {name}"] = T @ _about_z(degrees), "turn T_rig_cam about the view, or turn the images"
+    for unit, factor in UNITS.items():
+        if float(T[:3, 3].norm()) > REACH:
+            placed = _placed(T[:3, :3], T)
+            placed[:3, 3] /= factor
+            known[f"the place in the mounting is in {unit}"] = (
+                placed,
+                f"divide the translation in T_rig_cam by {factor:g}",
+            )
     for lidar in capture.lidars:
         L, name = lidar.T_rig_lidar, lidar.name
         known[f"the mounting is the inverse of that on {name}, not on the rig"] = L @ invert(T), from_world
@@ -191,6 +218,8 @@ def _exchanges(camera: Camera) -> Iterator[Guess]:
     remedy = "exchange them"
     yield Guess("cx and cy are exchanged", replace(camera, cx=cy, cy=cx), remedy)
     yield Guess("fx and fy are exchanged", replace(camera, fx=fy, fy=fx), remedy)
+    if min(cx, cy) <= 0:  # no focal lengths
+        return
     both = replace(camera, fx=fy, fy=fx, cx=cy, cy=cx)
     yield Guess("x and y of fx, fy, cx and cy are exchanged", both, remedy)
     yield Guess("cx and cy stand where fx and fy belong", replace(camera, fx=cx, fy=cy, cx=fx, cy=fy), remedy)

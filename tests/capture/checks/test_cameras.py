@@ -130,6 +130,11 @@ WRONG: dict[str, tuple[Odd, str]] = {  # what is wrong, and what is said
     "on its side": (mounted(lambda T: T @ about_z(90), FIRST), "on its right side"),
     "exchanged": (exchanged, "camera_0 and camera_1 are exchanged"),
     "three times as large": (cameras(scaled(3)), "of an image 3 times as large"),
+    "1.5 times as large": (cameras(scaled(1.5)), "of an image 1.5 times as large"),
+    "fy": (cameras(lambda c: replace(c, fy=2 * c.fy)), "fy is as large as fx"),
+    "centimetres": (mounted(lambda T: torch.cat([T[:, :3], T[:, 3:] * torch.tensor([[100.0], [100], [100], [1]])], 1)),
+                    "in centimetres"),
+    "10 frames late": (stamped(1.0), "1.00 s (10 frames) earlier than their stamps say"),
     "half as large": (cameras(scaled(0.5)), "of an image 1/2 as large"),
     "cx and cy": (cameras(lambda c: replace(c, cx=c.cy, cy=c.cx)), "cx and cy are exchanged"),
     "cx and fx": (cameras(lambda c: replace(c, fx=c.cx, fy=c.cy, cx=c.fx, cy=c.fy)), "stand where fx and fy belong"),
@@ -151,6 +156,11 @@ def test_what_is_wrong_is_named(case: str) -> None:
     (verdict,) = doubts(odd(street()))
     assert verdict.level is Level.CERTAIN and sentence in verdict.sentence and verdict.remedy is not None
     assert (verdict.corrected is not None and "mirrored" in sentence) or doubts(verdict.corrected(odd(street()))) == []
+
+
+def test_a_principal_point_in_the_corner_is_wrong() -> None:
+    (verdict,) = doubts(cameras(lambda c: replace(c, cx=0.0, cy=0.0))(street()))
+    assert verdict.level is Level.CERTAIN and "The principal point of camera_0 and camera_1, (0, 0)" in verdict.sentence
 
 
 @pytest.mark.parametrize(
