@@ -121,7 +121,9 @@ def _families(capture: Capture) -> Iterator[tuple[str, str, Change]]:
     yield RELATIVE, f"chain them {MADE}", _chained
     yield "their rotations are transposed", f"transpose the rotations {MADE}", _transposed
     for sensor, T_rig_sensor in _mountings(capture):
-        remedy = f"multiply them by the inverse of its mounting {MADE}"
+        lidar = sensor in {known.name for known in capture.lidars}
+        mended = "multiply them by the inverse of its mounting" + (", or correct T_rig_lidar" if lidar else "")
+        remedy = f"{mended} {MADE}"
         yield f"they are those of {sensor}", remedy, _mounted(T_rig_sensor)
     for k in chain.from_iterable((k, -k) for k in range(1, SHIFTS + 1)):
         way = "early" if k > 0 else "late"

@@ -10,6 +10,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture
+from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.se3 import interpolate_trajectory, quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, poses_of
 
@@ -17,16 +18,32 @@ NAME = "tracks"
 FASTEST, JUMP = 100.0, 5.0  # metres a second, of a car; further metres that a label may be off
 LARGEST = 60.0  # metres: trams are shorter
 TRAIN = 500.0  # metres, if the class is a train
+BEYOND = 10.0  # times as long as the drive: tracks of whole drives may be longer than a part of it
+USUAL = 0.01, 1.0  # seconds between keys
 DEEP = 0.1  # metres inside of a box, where no sensor of the vehicle can be
 REMEDY = "correct it where the tracks were made, or leave it out of them"
 
 
 def impossible_tracks(capture: Capture) -> Iterator[Verdict]:
     tracks = capture.tracks
+    yield from _other_unit(capture)
     for k, (a, b) in enumerate(pairwise(tracks.offsets)):
         called = f"Track {tracks.ids[k]} ({tracks.classes[k]})"
         for sentence in _flaws(capture, k, slice(a, b), called):
             yield Verdict(NAME, tracks.ids[k], Level.CERTAIN, sentence, REMEDY)
+
+
+def _other_unit(capture: Capture) -> Iterator[Verdict]:
+    """Keys are far beyond the drive, and as far apart as in another unit of time."""
+    frames, tracks = (*capture.images, *capture.sweeps), capture.tracks
+    lasts = max(f.time_end for f in frames) - min(f.time_start for f in frames)
+    spans = torch.cat([tracks.times[a:b].diff() for a, b in pairwise(tracks.offsets)])
+    span = float(tracks.times.amax() - tracks.times.amin())
+    unit = seconds_in(float(spans.median()), *USUAL) if len(spans) and span > BEYOND * lasts else None
+    if unit is not None:
+        sentence = f"Tracks last {span:.3g} s, but the drive lasts {lasts:.3g} s."
+        remedy = f"{divided(unit, 'times of the tracks')} where the tracks were made"
+        yield Verdict(NAME, capture.name, Level.CERTAIN, sentence, remedy)
 
 
 def _flaws(capture: Capture, k: int, rows: slice, called: str) -> Iterator[str]:

@@ -114,6 +114,12 @@ def test_an_object_as_fast_as_light_is_reported() -> None:
     assert sentence.startswith("Track ") and "moves 2.8e+07 m within 0.1 s" in sentence
 
 
+def test_times_of_tracks_in_milliseconds_are_reported() -> None:
+    (found,) = [v for v in doubts(with_tracks(times=1000 * street().tracks.times)) if "Tracks last" in v.sentence]
+    assert found.level is Level.CERTAIN and found.remedy is not None
+    assert found.remedy.startswith("times of the tracks are in milliseconds: divide them by 1000")
+
+
 def test_a_box_of_999_metres_is_reported() -> None:
     sizes = street().tracks.sizes.clone()
     sizes[2, 0] = 999

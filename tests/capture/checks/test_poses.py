@@ -98,6 +98,14 @@ def test_a_mounting_that_is_inverted_is_blamed_on_the_lidar() -> None:
     assert found.level is Level.CERTAIN and "if T_rig_lidar of lidar is inverted; invert it" in found.text
 
 
+def test_a_lidar_that_is_mounted_backwards_may_be_to_blame() -> None:
+    """Its sweeps fit as well if the poses are the lidar's own."""
+    back = torch.diag(torch.tensor([-1.0, -1, 1, 1], dtype=torch.float64))
+    lidar = street().lidars[0]
+    found = verdict(replace(street(), lidars=(replace(lidar, T_rig_lidar=lidar.T_rig_lidar.double() @ back),)))
+    assert found.level is Level.CERTAIN and "or correct T_rig_lidar" in found.text
+
+
 def with_the_place_of(place: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
     mounted = turn.clone()
     mounted[:3, 3] = place[:3, 3]
