@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def of_verb(keys: list[str], verb: str) -> list[str]:
     return [key for key in keys if verb_of(key) == verb]
 
 
+@cache
 def verb_of(key: str) -> str:
     """Returns the first command that knows the key."""
     return next(verb for verb, cls in VERBS.items() if key in dict(leaves(cls)))
