@@ -23,7 +23,7 @@ from known_verdicts import remembered
 from nurec_lite.base.threads import share
 from nurec_lite.capture.checks import trust
 
-MAX_THREADS = 2  # what tests compute is small
+MAX_THREADS = 2  # tests compute little
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 
@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Threads of this process and of those that it starts: the workers of pytest-xdist and what tests run."""
+    """Sets threads of this process and of those that it starts: the workers of pytest-xdist and the programs under test."""
     processes = config.getoption("numprocesses", None) or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(min(MAX_THREADS, int(share(processes)["OMP_NUM_THREADS"]))))
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -63,7 +63,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of `-m portable` only files that hold such tests are imported."""
+    """Imports for `-m portable` only files that hold such tests."""
     file = collection_path.name.startswith("test_")
     return True if file and config.getoption("markexpr") == "portable" and not is_portable(collection_path) else None
 
@@ -93,7 +93,7 @@ def is_parted(item: pytest.Item) -> bool:
 
 
 def leave_out_other_parts(part: str, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the slow tests one part stays. A checksum of its name decides where a test belongs."""
+    """Keeps one part of the slow tests. A checksum of a test's name decides where it belongs."""
     k, n = map(int, part.split("/"))
     others = [item for item in items if is_parted(item) and crc32(item.nodeid.encode()) % n != k]
     config.hook.pytest_deselected(items=others)
@@ -128,7 +128,7 @@ def seed() -> None:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """A command that runs in this process sets up logging to a stream that pytest closes: what comes after the test writes elsewhere."""
+    """A command that runs in this process sets up logging to a stream that pytest closes: later messages go elsewhere."""
     loggers = [logging.getLogger(name) for name in (None, "nurec_lite")]
     before = [list(logger.handlers) for logger in loggers]
     yield

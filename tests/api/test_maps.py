@@ -79,7 +79,7 @@ def test_normals_are_the_wall_s_in_the_camera_s_axes(of_a_wall: CameraMaps) -> N
 
 @pytest.mark.parametrize("name", ["depth", "normals", "opacity", "classes"])
 def test_compiled_kernels_give_the_same(of_a_wall: CameraMaps, name: str) -> None:
-    """Of Gaussians of actors and of the background, as the kernels take them apart."""
+    """Gaussians of actors and of the background, as the kernels take them apart."""
     scene = replace(tiny_scene(), gaussians=of_nodes(wall(12.0), wall(8.0, node=1, top=0.0)))
     stages = base_stages("native", torch.device("cpu"))
     ours, plain = (next(maps_of(s, scene, tiny_capture(), [frame()], OUTPUTS)) for s in (stages, reference_stages()))

@@ -42,7 +42,7 @@ def members(cls: type) -> Iterator[str]:
 
 
 def test_the_surface_is_that_of_the_list() -> None:
-    """Whoever changes it on purpose changes the list, too, and says so in CHANGELOG.md."""
+    """A deliberate change of the surface changes this list as well, and CHANGELOG.md says so."""
     assert "\n".join(surface()) + "\n" == LISTED.read_text()
 
 
@@ -53,7 +53,7 @@ def test_the_stub_names_the_same() -> None:
 
 
 def test_train_is_a_function_after_its_module_was_imported() -> None:
-    """As it was, by this file."""
+    """This file has imported the module before."""
     assert inspect.isfunction(nurec_lite.train) and inspect.ismodule(sys.modules["nurec_lite.train"]) and callable(run)
 
 
@@ -64,7 +64,7 @@ def test_train_stays_a_function_when_its_module_is_imported_later() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 def test_train_is_a_command_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `python -m` finds and runs it."""
+    """`python -m` finds and runs it."""
     monkeypatch.setattr(sys, "argv", ["nurec_lite.train", "seed=-1"])
     monkeypatch.setattr(signal, "signal", lambda *given: None)
     with pytest.raises(SystemExit) as ended:

@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the pages run; the page of the notebook comes first, and leaves its run as runs/mine."""
+    """Folder of the pages. The page of the notebook comes first, and leaves its run as runs/mine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("documents"))
         yield Path.cwd()

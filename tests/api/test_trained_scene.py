@@ -109,7 +109,7 @@ def scene_about(origin: tuple[float, float, float], scene: Scene | None = None) 
 
 
 def test_sensors_of_one_s_own_move_with_a_rig_that_was_corrected() -> None:
-    """A pose that training moved by 0.3 m shows the same as the corrected pose; exposures are the mean of what was learned."""
+    """A pose that training moved by 0.3 m shows the same as the corrected pose; exposures are the mean of the learned ones."""
     scene, capture = tiny_scene(), tiny_capture()
     known = none_known(capture, 0.5, "cpu")
     known.rig_translations += torch.tensor([0.0, 0.3, 0.0])
@@ -148,7 +148,7 @@ def test_a_lidar_of_one_s_own_sends_its_pattern(scene: TrainedScene) -> None:
 
 
 def test_sensors_from_files_have_their_pattern_mounting_and_readout(scene: TrainedScene, tmp_path: Path) -> None:
-    """A camera that says what camera_0 is sees what a still camera_0 sees."""
+    """A camera with the numbers of camera_0 sees the same as a still camera_0."""
     own = scene.cameras["camera_0"]
     lens = {key: getattr(own, key) for key in ("width", "height", "fx", "fy", "cx", "cy")}
     mount = {"mounting": {"relative_to": "camera_0"}}

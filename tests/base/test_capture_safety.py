@@ -28,7 +28,7 @@ def test_looking_imports_no_compiler() -> None:
 
 
 def test_what_was_compiled_is_looked_into() -> None:
-    """As soon as the compiler is there, it stands still meanwhile."""
+    """The compiler stands still meanwhile, as soon as it is there."""
     counted = torch.compile(lambda x: torch.nonzero(x))
     with unsafe_operations(CPU) as unsafe:
         counted(torch.ones(3))

@@ -14,7 +14,7 @@ TRAIN = ["python", "-m", "nurec_lite.train"]
 
 
 class Driver:
-    """A driver that keeps what it is asked for."""
+    """A driver that keeps the requests."""
 
     def __init__(self, status: int = 0) -> None:
         self.asked, self.retained = list[int](), 0

@@ -148,7 +148,7 @@ def test_only_what_is_listed_is_removed(ours: Path) -> None:
 
 
 def test_two_processes_write_into_one_folder(ours: Path) -> None:
-    """What the other has written since is ours, too."""
+    """Files that the other has written since are ours, too."""
     first = owner_of(ours / "config.yaml")
     assert first is not None
     with (ours / MARKER).open("a") as marker:

@@ -9,7 +9,7 @@ from nurec_lite.base.graphs import Recorder
 from nurec_lite.base.transfer import HostFuture
 
 pytestmark = pytest.mark.gpu
-SEED, BEHIND = 7, 200_000_000  # cycles: a tenth of a second by which the GPU is behind the host
+SEED, BEHIND = 7, 200_000_000  # cycles: the GPU is a tenth of a second behind the host
 
 
 def _generator() -> torch.Generator:
@@ -21,9 +21,9 @@ def _drawn(generator: torch.Generator) -> Tensor:
 
 
 def test_memory_that_is_free_again_may_still_be_in_use() -> None:
-    """torch writes a generator's seed when a recording begins: behind what was queued before, whose memory it may get."""
+    """torch writes a generator's seed when a recording begins: behind the queued work, whose memory it may get."""
     recorder, generator = Recorder(torch.device("cuda")), _generator()
-    recorder.record(lambda: _drawn(generator), (generator,)).launch()  # given up; what is loaded once waits for the GPU
+    recorder.record(lambda: _drawn(generator), (generator,)).launch()  # given up; loading it waits once for the GPU
     zeros = [torch.zeros(1, dtype=torch.int64, device="cuda") for _ in range(1000)]
     before = torch.cat(zeros[::2])  # likewise
     torch.cuda.synchronize()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines for a user who waits: the first one, a bar that fits a terminal, lines in a file, and how much memory was in use."""
+"""Lines for a waiting user: the first one, a bar that fits a terminal, lines in a file, and the memory that was in use."""
 
 import io
 import os
@@ -89,7 +89,7 @@ def test_the_first_line_says_what_is_read_and_where_results_go(line: str, said: 
 
 
 def test_the_first_line_comes_before_torch_is_imported() -> None:
-    """Within a second of a core, whatever else the machine does."""
+    """It comes within a second of a core, however busy the machine is."""
     command = [sys.executable, "-m", "nurec_lite.train"]
     with subprocess.Popen(command, cwd=PACKAGE.parent, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

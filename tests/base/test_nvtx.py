@@ -21,7 +21,7 @@ LISTENER = Path(__file__).resolve().parents[1] / "support/nvtx_listener.cpp"
 
 
 class Domain:
-    """Of the package, with a tool that listens; or what the package has instead of one, where none does."""
+    """The package's domain while a tool listens, or the package's substitute for it while none does."""
 
     def __init__(self, enabled: bool = True) -> None:
         self.enabled = enabled

@@ -152,7 +152,7 @@ def test_errors_come_where_the_result_would(ahead: Ahead) -> None:
     assert ahead.result(12) == 144
     with pytest.raises(UserError, match=r"^13 cannot be squared; choose another number$") as raised:
         ahead.result(13)
-    assert not hasattr(raised.value, "__notes__"), "no trace of another process for who can mend it"
+    assert not hasattr(raised.value, "__notes__"), "no trace of another process for the one that can mend it"
     with pytest.raises(RuntimeError, match="UnpicklableError: 17"):
         ahead.result(17)
 

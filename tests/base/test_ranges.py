@@ -190,7 +190,7 @@ def test_a_range_costs_less_than_a_microsecond_while_nothing_is_recorded() -> No
 
 
 def test_nor_with_nvtx_while_no_tool_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As here: the package tells that nobody does. torch's binding does not, where torch has it."""
+    """Here the package tells that nobody listens. torch's binding does not tell it, where torch has one."""
     pytest.importorskip("nvtx")
     monkeypatch.setenv(SETTING, PACKAGE)
     with switch(nvtx=True):
@@ -198,7 +198,7 @@ def test_nor_with_nvtx_while_no_tool_listens(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_ranges_of_a_recorder_begin_where_it_is_switched_on() -> None:
-    """As the steps of a run, whose phases another recorder has."""
+    """These are the steps of a run; another recorder has its phases."""
     phases, steps = Recorded(), Recorded()
     with switch(timing=phases), span("training"):
         with switch(timing=steps), span("step"), span("render"):

@@ -22,7 +22,7 @@ class Stream:
 
 
 class Graph:
-    """Whose end fails where something in it has failed, as CUDA's does."""
+    """Its end fails where something in it has failed, as CUDA's does."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes, self.broken = notes, False
@@ -40,7 +40,7 @@ class Graph:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    """Of what happens, from the first recording on that a test makes."""
+    """Notes of all events from a test's first recording on."""
     found: Notes = []
     monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: Stream("recorder", found))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("step", found))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows by their numbers, of whatever shape, type and place."""
+"""Rows by their numbers, of any shape, type and place."""
 
 import torch
 

@@ -42,7 +42,7 @@ def killed(tmp_path: Path) -> Path:
 
 
 def renamed(path: Path, **parts: str) -> Path:
-    """As another maker would have called it."""
+    """The name that another maker would have given it."""
     names = ("host", "boot", "namespace", "process", "start", "random")
     prefix, _, mark = path.name.partition(".nurec_lite-")
     found = dict(zip(names, mark.removesuffix(".tmp").split("-"), strict=True)) | parts

@@ -47,7 +47,7 @@ def test_json_that_is_refused(data: bytes, said: str) -> None:
 
 
 def test_json_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each byte at most so many, as texts of full size would take."""
+    """Each byte takes at most so much memory, as it would in texts of full size."""
     monkeypatch.setattr(texts, "MOST_PARTS", 30_000)
     for unit in (b"0.1,", b"1234567890,", b'"ab",'):
         data = b"[" + unit * (1_000_000 // len(unit)) + b"0]"

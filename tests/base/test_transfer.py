@@ -119,7 +119,7 @@ def test_on_a_cpu_what_other_work_wrote_is_there() -> None:
 
 @pytest.mark.gpu
 def test_what_a_kernel_writes_arrives_though_other_references_were_dropped() -> None:
-    """Numbers of several launches under way, half of which nobody wants any more."""
+    """Numbers of several launches under way; half of them are no longer wanted."""
     ops.load()
     kept = []
     for turn in range(40):

@@ -70,7 +70,7 @@ def test_a_file_that_git_ignores(own: Path) -> None:
 
 
 def test_a_package_inside_another_project(tmp_path: Path) -> None:
-    """Neither the commit of that project, nor what its configuration names."""
+    """The version is neither the commit of that project nor anything that its configuration names."""
     other = checkout(tmp_path / "proj", "theirs")
     assert commit_of(other) == commit_of(other / "nurec_lite") == nurec_lite.__version__
     (other / "site").mkdir()

@@ -44,7 +44,7 @@ def rasterization(
 
 
 class Strategy(gsplat.MCMCStrategy):  # type: ignore[misc]  # gsplat has no types
-    """Its checks, and who called it; what it does itself needs a GPU."""
+    """Its checks, and its callers; its own work needs a GPU."""
 
     def step_post_backward(
         self, params: Any, optimizers: Any, state: Any, step: int, info: dict[str, Any], lr: float

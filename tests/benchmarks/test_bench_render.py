@@ -21,8 +21,8 @@ from nurec_lite.peer.rasterize import mid_exposure
 
 CPU = torch.device("cpu")
 TINY = Size(96, 60, 16, 64, 300, 40, 150)
-# An image of 256x192 pixels, of which a Gaussian's standard deviation is about 3 and a tenth 20 to 25: gsplat's unscented transform drops
-# what lies farther outside (gsplat_standin.py), which in TINY's 64x20 pixels is much of what the image shows.
+# An image of 256x192 pixels: a Gaussian's standard deviation is about 3 pixels, a tenth of the image 20 to 25. gsplat's unscented
+# transform drops Gaussians farther outside (gsplat_standin.py). In TINY's 64x20 pixels these are much of the image.
 WIDE = Size(384, 576, 16, 64, 300, 40, 5000)
 TINY_PAIRS = 5536  # that contribute to gsplat's eval3d of TINY, as counted on a GPU; ours had 9406 there
 
@@ -130,7 +130,7 @@ def test_gsplat_and_ours(tmp_path: Path, small: None, monkeypatch: pytest.Monkey
 
 
 def test_pairs_of_both_where_gsplat_drops_little() -> None:
-    """What test_on_a_gpu expects, by the stand-in's projection."""
+    """The results that test_on_a_gpu expects, by the stand-in's projection."""
     mine = Own(stages_with("", CPU), random(WIDE, 0, None, CPU), "camera")
     peer = Gsplat(GSPLAT, "eval3d", mine.gaussians.whole(), mine.view)
     assert peer.counts().contributing == pytest.approx(mine.counts().contributing, rel=0.01)

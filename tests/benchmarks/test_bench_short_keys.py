@@ -34,7 +34,7 @@ def test_keys_are_those_of_the_kernels() -> None:
 
 
 def test_both_ways_end_with_the_same_lists() -> None:
-    """But for what shares a key."""
+    """They are the same except for Gaussians that share a key."""
     ways = of_lists(4000, STEPS[0], CPU)
     assert {version for version, _ in ways} == {"two, 32 bits", "two, 24 bits", "two, 16 bits", "one, packed"}
     fine, packed = (

@@ -24,7 +24,7 @@ def event(category: str, name: str, ts: float, dur: float, **args: Any) -> dict[
 
 
 def trace() -> list[dict[str, Any]]:
-    """Two steps, 0 to 100 and 200 to 300 us, and what the profiler does after them."""
+    """Two steps, 0 to 100 and 200 to 300 us, and the profiler's own work after them."""
     return [
         event("user_annotation", MARK, 0, 100),
         event("user_annotation", MARK, 200, 100),

@@ -183,7 +183,7 @@ class Threads:
 
 @pytest.mark.gpu
 def test_the_range_of_an_instance_holds_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges hold what their own thread launches, and autograd has threads of its own unless it is told otherwise."""
+    """Ranges hold the launches of their own thread, and autograd has threads of its own unless it is told otherwise."""
     device, threads = torch.device("cuda"), Threads()
     own = Own(stages_with("", device), random(TINY, 0, None, device), "lidar")
     monkeypatch.setattr(diagnose_child, "switch", lambda nvtx: switch(timing=threads))

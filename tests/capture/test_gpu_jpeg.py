@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JPEG decoded by a library of the GPU: what goes there, who is chosen, and what the host decodes; by stand-ins, and on a GPU by the
+"""JPEG decoded by a library of the GPU: its images, its decoder, and the images that the host decodes; by stand-ins, and on a GPU by the
 libraries."""
 
 import io
@@ -40,7 +40,7 @@ def jpeg(seed: int = 0, mode: str = "RGB", size: tuple[int, int] = SIZE, **save:
 
 @dataclass(frozen=True)
 class File:
-    """Stands in for what loads an image file."""
+    """Stands in for the loader of an image file."""
 
     data: bytes
     downscale: int = 1
@@ -66,7 +66,7 @@ def calls(library: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
     yield Calls().install(monkeypatch, library)
 
 
-# What goes there
+# Images that go there
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_damaged_headers_are_looked_at_without_an_error() -> None:
         plain_jpeg(Encoded(data[:at] + b"\0\0" + data[at + 2 :], "", SIZE, 1))
 
 
-# Who decodes
+# Decoders
 
 
 @pytest.mark.parametrize("there", [(), ("nvImageCodec",), ("torchvision",), ("nvImageCodec", "torchvision")])
@@ -152,7 +152,7 @@ def test_images_that_come_meanwhile_go_there_in_one_call(calls: Calls, library: 
     assert [len(files) for files in calls.files[1:]] == [1, 5]  # the first was the trial
 
 
-# What the host decodes
+# Images that the host decodes
 
 
 @pytest.mark.parametrize("data", [jpeg(kind="PNG"), jpeg(mode="L"), jpeg(progressive=True), jpeg() + b"\0"])
@@ -209,7 +209,7 @@ def test_a_library_that_decodes_nothing_is_an_error(calls: Calls, library: str) 
 def test_on_a_gpu_images_are_those_of_the_host_up_to_rounding(
     library: str, save: dict[str, Any], downscale: int
 ) -> None:
-    """Where chroma has half the resolution, libraries repeat or interpolate it: luma is what they have in common."""
+    """Libraries repeat or interpolate chroma that has half the resolution: they have luma in common."""
     if library not in libraries():
         pytest.skip(f"needs {library}")
     decode, device = GpuJpeg(torch.device("cuda"), library), torch.device("cuda")

@@ -60,7 +60,7 @@ def test_sensors_that_start_late_and_count_from_0_are_paired_by_time(late: int) 
 
 
 def test_moments_follow_one_another_over_gaps() -> None:
-    """Of both sensors and of one; numbers count on as if nothing were missing."""
+    """Moments of both sensors and of one; numbers count on as if no frame were missing."""
     times = [t for t in at(10, 40) if not 1.05 < t < 1.95]
     sweeps, (images,) = numbers(frames("lidar", times), frames("c", at(20, 80, 0.002)))
     assert sweeps[:11] == list(range(11)) and sweeps[11:] == list(range(20, 40))
@@ -163,7 +163,7 @@ def test_frames_are_chosen_by_moments_where_sensors_count_on_their_own(tmp_path:
 
 
 def test_a_step_gets_images_and_sweeps_of_one_moment() -> None:
-    """Two of each a step: what joins is of the same time, whatever its number is."""
+    """Two of each a step: images and sweeps that join are of the same time, with any numbers."""
     capture = doubled(tiny_capture()).with_split("interp")
     plan = ShotPlan(capture, 0, 64, images_a_step=4)
     for step in range(8):

@@ -79,7 +79,7 @@ def test_every_size_composes() -> None:
 
 
 def job(shell: Shell, *arguments: str) -> Any:
-    """What `--cfg job` prints."""
+    """The text that `--cfg job` prints."""
     ended = shell("train", *arguments, "--cfg", "job")
     assert ended.code == 0, ended.error
     return yaml.safe_load(ended.out)
@@ -188,7 +188,7 @@ def test_it_is_found_where_it_is_named_and_where_it_was(
     assert ended.code == 0, ended.error
 
 
-# ---- what can be installed
+# ---- packages that can be installed
 
 
 def test_every_hint_names_a_package_of_an_index() -> None:

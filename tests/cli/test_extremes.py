@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints with values at the edge of what the schema allows: a picture, a measurement or a sentence, never a crash."""
+"""Checkpoints with values at the edge of the schema: a picture, a measurement or a sentence, never a crash."""
 
 import shutil
 from pathlib import Path

@@ -96,7 +96,7 @@ def test_a_drive_that_fails_is_tried_once_more_and_one_that_ended_is_skipped(run
     assert [r.return_value for r in results] == [d.state for d in drives(tmp_path)] == [FAILED, DONE, SKIPPED, DONE]
     assert drives(tmp_path)[0].said == "the drive is damaged"
     launched(swept(tmp_path), JOBS, 0, 1)
-    assert runs.started[5:] == ["0"], "the same command again tries what failed, and nothing else"
+    assert runs.started[5:] == ["0"], "the same command again tries the failed runs, and nothing else"
 
 
 def test_each_gpu_has_one_run_at_a_time(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

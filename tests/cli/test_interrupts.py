@@ -167,7 +167,7 @@ def test_two_requests_end_a_run_whose_loader_is_stopped(pack: Path, tmp_path: Pa
 
 
 def test_a_pair_of_signals_is_one_wish() -> None:
-    """As timeout(1) sends them: to the process and to its group."""
+    """timeout(1) sends them so: to the process and to its group."""
     with StopWish() as stop:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP):
             signal.raise_signal(number)

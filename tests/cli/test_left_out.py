@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that fail: whatever is found out about a capture or drawn of it costs neither metrics nor report nor exit status."""
+"""Parts that fail: no finding about a capture, and no drawing of one, costs metrics, report or exit status."""
 
 import json
 import logging
@@ -85,7 +85,7 @@ def test_one_part_of_a_training(part: str, train: Train, tmp_path: Path, monkeyp
     assert (out / "report.html").exists() == (part != "report.page.document")
 
 
-# what hides others where all fail at once
+# faults that hide others where all fail at once
 HIDING = {
     "evaluation.findings.findings",
     "report.page.document",
@@ -181,7 +181,7 @@ def test_a_frame_that_cannot_be_measured_costs_no_other(
 def test_a_view_that_cannot_be_rendered_costs_no_other(
     shell: Shell, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a launch of several, the others come one by one."""
+    """A launch of several views fails; the others are then rendered one by one."""
     inner, calls = each_frame.render_views_in_batches, list[int]()
 
     def render_views_in_batches(stages: Any, scene: Any, shots: Any) -> Any:

@@ -143,7 +143,7 @@ def test_the_slurm_launcher_composes() -> None:
 @pytest.mark.slow
 @needs_submitit
 def test_its_jobs_run_in_processes_of_their_own(sweep: Sweep, tmp_path: Path) -> None:
-    """By the local twin of the Slurm launcher, which pickles and starts jobs in the same way."""
+    """The local twin of the Slurm launcher pickles and starts jobs in the same way."""
     assert sweep("hydra/launcher=submitit_local", "seed=3") == 0
     assert OmegaConf.load(tmp_path / "sweep/0/config.yaml").seed == 3
     (result,) = (tmp_path / "sweep/.submitit").glob("*/*_result.pkl")

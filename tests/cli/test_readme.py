@@ -18,7 +18,7 @@ SERVERS = ("view", "serve")  # they run until they are stopped; tests/viewer and
 
 
 def words_of(verb: str, arguments: str, steps: int) -> list[str]:
-    """Of training a few steps, on a drive of three small frames where it is KITTI's, and of rendering the frames held out."""
+    """Arguments that train a few steps, on a drive of three small frames in place of KITTI's, and render the frames held out."""
     left_out = ("train.steps=", "train.seconds=", "data.downscale=")
     words = [word for word in shlex.split(arguments, comments=True) if not word.startswith(left_out)]
     drive = ["data.split=side"] if any(word.startswith("data.root=") for word in words) else []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives that say wrong things of themselves, from the command line. The run ends with code 2 before training, and the sentence names what
-is wrong and its remedy. Of each only the checks that can tell it are run."""
+"""Drives with wrong metadata, from the command line. The run ends with code 2 before training, and the sentence names the mistake and its
+remedy. For each drive only the checks that can tell it run."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -81,7 +81,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(version, "PACKAGE", tmp_path / "proj/site/nurec_lite")
 
 
-GITS: dict[str, tuple[str, str]] = {  # what git does, and what the results say
+GITS: dict[str, tuple[str, str]] = {  # the faulty git, and the sentence in the results
     "hangs": ("sleep 30", "unknown"),
     "of another project": ("touch {executed}; echo '# branch.oid 0123456789abcdef'", nurec_lite.__version__),
 }

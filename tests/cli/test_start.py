@@ -18,7 +18,7 @@ LATER = ("scipy", "nurec_lite.evaluation.measure", "nurec_lite.report.page", "nu
 
 
 def imported_by(program: str) -> set[str]:
-    """By a process of its own."""
+    """Modules that a process of its own has imported."""
     line = [sys.executable, "-c", f"{program}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"]
     return set(json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout))
 
@@ -61,7 +61,7 @@ def test_ctrl_c_while_modules_are_imported(tmp_path: Path, line: list[str]) -> N
     assert process.stdout is not None
     assert process.stdout.readline().startswith(
         line[-1].removeprefix("nurec_lite.")
-    )  # what it reads, before torch comes
+    )  # it reads these before torch comes
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever lies in a folder that nurec_lite did not make is there afterwards, byte for byte: from the command line, by every verb."""
+"""Files in a folder that nurec_lite did not make are there afterwards, byte for byte: from the command line, by every verb."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def test_no_file_of_another_is_replaced(shell: Shell, original: Path, quick: Pat
 
 def test_exports_and_packs_may_lie_next_to_others(shell: Shell, original: Path, quick: Path, strange: Path) -> None:
     before = contents(strange)
-    for _ in range(2):  # what is ours is replaced
+    for _ in range(2):  # our own files are replaced
         assert shell("export", f"checkpoint={quick}", f"out={strange / 'mine.ply'}").code == 0
         assert shell("pack", "data=pack", f"data.root={original}", f"out={strange / 'mine.pack'}").code == 0
     after = contents(strange)

@@ -66,7 +66,7 @@ def test_a_zip_bomb_is_refused_as_it_is(shell: Shell, trained: Path, tmp_path: P
 def test_a_generator_of_another_kind_of_device_begins_anew(
     shell: Shell, trained: Path, tiny_pack: Path, tmp_path: Path
 ) -> None:
-    """As where a run of a GPU goes on without one."""
+    """A run of a GPU that goes on without one is such a case."""
     rewrite(trained, lambda content: content.update(generator=torch.zeros(16, dtype=torch.uint8)))
     assert shell("train", *arguments("train", trained, tiny_pack, tmp_path / "out")).code == 0
     assert (tmp_path / "out/checkpoint.pt").is_file()
@@ -81,7 +81,7 @@ def test_a_generator_of_nonsense(shell: Shell, trained: Path, tiny_pack: Path, t
 def test_nothing_of_the_environment_gets_into_results(
     shell: Shell, tiny_pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path on the command line is what the shell made of it; what a capture calls itself is never resolved either."""
+    """The shell made a path on the command line; the capture's own name is never resolved either."""
     monkeypatch.setenv("SECRET", "hunter2")
     with zipfile.ZipFile(tiny_pack) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

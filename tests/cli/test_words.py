@@ -66,13 +66,13 @@ def verb_of(key: str) -> str:
 
 
 def values(verb: str, keys: list[str], value: str) -> list[Any]:
-    """As the verb's configuration holds them."""
+    """Values in the verb's configuration."""
     config = composed(verb, [*NEEDED[verb], *(f"{key}={value}" for key in keys)])
     return [at(config, key) for key in keys]
 
 
 def read(verb: str, keys: list[str], value: str) -> list[Any]:
-    """As Hydra reads them, without composing, which takes a tenth of a second."""
+    """Values that Hydra's parser reads, without composing, which takes a tenth of a second."""
     return [
         PARSER.parse_override(argument).value()
         for argument in hydra_arguments(verb, [f"{key}={value}" for key in keys])
@@ -159,7 +159,7 @@ def test_going_on_keeps_them(quick: Path) -> None:
     "folder", ["1e3", "2011_09_26", "a b", "Straße", "a(1)", "it's", "a,b", "a=b", "$5", 'say "so"', "a\\"]
 )
 def test_a_checkpoint_lies_anywhere(quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
-    """As a bare name, as a text in quotes, and below the home folder."""
+    """A bare name, a text in quotes, and a path below the home folder name it."""
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "checkpoint.pt").hardlink_to(quick)
     monkeypatch.chdir(tmp_path)
@@ -172,7 +172,7 @@ def test_a_checkpoint_lies_anywhere(quick: Path, tmp_path: Path, monkeypatch: py
 
 
 def job(*arguments: str) -> str:
-    """What `--cfg job` prints, from the outside."""
+    """The text that `--cfg job` prints, from the outside."""
     line = [sys.executable, "-m", "nurec_lite.train", *arguments, "--cfg", "job"]
     return subprocess.run(line, capture_output=True, text=True, check=True, timeout=600).stdout
 

@@ -31,12 +31,12 @@ def rewritten(
 
 
 def _without_comments(text: str) -> str:
-    """Of the same length, with blanks for what comments and strings hold."""
+    """The text with blanks in place of comments and of the content of strings, at the same length."""
     pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"' + r"|(?<!\w)'(?:\\.|[^'\\\n])'"
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
 
 
-Edit = tuple[int, int, str]  # from, to, and what comes there
+Edit = tuple[int, int, str]  # from, to, and the new text
 
 
 def _refuse(code: str, place: int, name: str, why: str) -> RewritingError:
@@ -67,7 +67,7 @@ def _launches(text: str, code: str, name: str) -> list[Edit]:
 
 
 def _callee(code: str, end: int) -> int:
-    """Where `space::kernel<targs>`, which ends there, begins."""
+    """Position where `space::kernel<targs>` begins; it ends at `end`."""
     start = end
     while True:
         at = len(code[:start].rstrip())
@@ -84,7 +84,7 @@ def _callee(code: str, end: int) -> int:
 
 
 def _template_start(code: str, close: int) -> int:
-    """Of the `<` that belongs to a `>`; parentheses hide what they hold."""
+    """Position of the `<` that belongs to a `>`; parentheses hide their content."""
     depth = parentheses = 0
     for k in range(close, -1, -1):
         parentheses += (code[k] in _CLOSE) - (code[k] in _OPEN)
@@ -96,7 +96,7 @@ def _template_start(code: str, close: int) -> int:
 
 
 def _matching(code: str, start: int, wanted: str) -> int:
-    """Where it stands outside of all parentheses opened after `start`; -1: nowhere."""
+    """Position of the wanted sign outside of all parentheses opened after `start`; -1: nowhere."""
     depth = 0
     for k in range(start, len(code)):
         if depth == 0 and code.startswith(wanted, k):

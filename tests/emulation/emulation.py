@@ -42,8 +42,8 @@ def install() -> None:
 
 @cache
 def library() -> Path:
-    """Path of the compiled library, whose name is a checksum of the sources. All checkouts share the folder: of what one of them has
-    compiled, only what differs is compiled again."""
+    """Path of the compiled library, whose name is a checksum of the sources. All checkouts share the folder: one compiles only the files
+    in which it differs from another."""
     root, folder = resource("kernels"), build.cache_folder() / f"emulation_{_digest()}"
     wanted = {folder / path.relative_to(root): path for path in sorted(root.rglob("*/*")) if path.is_file()}
     own = [path.read_bytes() for path in sorted(OWN.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
@@ -77,7 +77,7 @@ def _digest() -> str:
 
 
 def _rewrite(wanted: dict[Path, Path]) -> None:
-    """Targets from sources; what else lies in the targets' folders goes. Messages name a kernel's file as it lies in a checkout."""
+    """Makes targets from sources; other files in the targets' folders go. Messages name a kernel's file as it lies in a checkout."""
     checkout = resource("kernels").parent
     for target, source in wanted.items():
         name = source.relative_to(checkout) if source.is_relative_to(checkout / "kernels") else source
@@ -109,7 +109,7 @@ def _bring(folder: Path) -> list[Path]:
 
 
 def sources(rewritten: Iterable[Path]) -> list[Path]:
-    """What is compiled of the rewritten files: all CUDA drivers, and the bindings, which call them."""
+    """Rewritten files to compile: all CUDA drivers, and the bindings, which call them."""
     found = {kind: {p for p in rewritten if build.kind_of(p) == kind} for kind in ("cpu", "cuda", "torch")}
     return sorted(found["cuda"] | found["torch"] | {path for path in found["cpu"] if path.stem == "check_cpu"})
 

@@ -161,7 +161,7 @@ def test_another_split_than_the_run_s_says_which_frames_were_trained_on(
     trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = measured(trained[0], "evaluate-side-test-step2", "data.split=side", more=MIXED)
-    assert TINY.frames == 10, "of which 4 and 9 are held out"
+    assert TINY.frames == 10, "4 and 9 of them are held out"
     result = {"trained_split": "interp", "trained_on": "8 of 10 images", "trained_frames": "camera_1 0-3, 5-8"}
     assert {key: metrics[key] for key in MIXED} == result
     printed = capsys.readouterr().out

@@ -149,7 +149,7 @@ def test_turns_follow_one_another_and_are_undone(n: int) -> None:
 
 
 def test_a_quarter_turn_about_z_takes_x_to_y() -> None:
-    """By hand: band 1 is -y, z, -x; what was bright towards x is then bright towards y."""
+    """Band 1 is -y, z, -x by hand; a sky that was bright towards x is then bright towards y."""
     sh = torch.zeros(1, 4, 3, dtype=F64)
     sh[0, 3] = torch.tensor([1.0, 2, 3], dtype=F64)
     turned = rotate_sh(sh, torch.tensor([[1.0, 0, 0, 1]], dtype=F64) / math.sqrt(2))

@@ -36,7 +36,7 @@ def test_pixels_come_back_from_their_rays(kind: str) -> None:
     back, depth = project_points(camera, 7 * rays)
     torch.testing.assert_close(back, at, atol=1e-8, rtol=0)
     torch.testing.assert_close(depth, torch.full_like(depth, 7) if kind in ANGULAR else 7 * rays[:, 2])
-    assert (kind in ANGULAR) == bool((rays[:, 2] < 0).any())  # it sees what lies behind it
+    assert (kind in ANGULAR) == bool((rays[:, 2] < 0).any())  # it sees behind itself
     assert lens_flaw(camera) is None
 
 

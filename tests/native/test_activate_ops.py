@@ -117,7 +117,7 @@ def test_a_graph_of_it_goes_by_what_lies_there() -> None:
         torch.testing.assert_close(a, b)
     assert not torch.equal(g.means, before)
     moves = []
-    for number in (1.0, 2.0, 1.0):  # of updates, by which the same launch draws
+    for number in (1.0, 2.0, 1.0):  # of updates: the same launch draws by them
         step.fill_(number)
         g.means.zero_()
         graph.replay()

@@ -18,7 +18,7 @@ def kernels() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_operator_is_a_whole_one(device: str) -> None:
-    """The operator changes what its schema says."""
+    """The operator changes exactly the tensors of its schema."""
     shapes = ((5, 3), (7,))
     parameters, gradients, first, second = ([torch.rand(s, device=device) for s in shapes] for _ in range(4))
     steps, rates = [torch.ones((), device=device) for _ in shapes], torch.tensor([0.1, 0.2], device=device)

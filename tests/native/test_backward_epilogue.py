@@ -110,7 +110,7 @@ def test_views_of_one_launch(sensor: str, n: int, with_pose_delta: bool, stored:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_harmonics_of_images_in_a_launch_are_products(n: int, device: torch.device) -> None:
-    """Where the step expects them; the placements get what colours give them, too."""
+    """They lie where the step expects them; the placements get the colours' gradients, too."""
     views, deferred, step = views_of("still camera", n, device), DeferredShGrad(), ExitStack()
     scene = scene_for(views[0], 200, device)
     expected = by_one_pass(stages_for(device, fused_colour=True), True, scene, views)
@@ -186,7 +186,7 @@ def test_views_that_see_nothing(device: torch.device) -> None:
 
 
 def test_without_a_gradient_of_the_distance_and_with_other_colours(device: torch.device) -> None:
-    """As in a training."""
+    """A training does it so."""
     views = views_for(VIEWS["image and sweep"], device)
     scene = scene_of(views, VIEWS["image and sweep"], 200, device)
     compare(scene, views, stages_for(device, fused_colour=True, fused_sky=True), distance=False)
@@ -194,7 +194,7 @@ def test_without_a_gradient_of_the_distance_and_with_other_colours(device: torch
 
 
 def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
-    """Of the same Gaussians: a grad slot is used once."""
+    """They are the same Gaussians: a grad slot is used once."""
     views = views_for(VIEWS["image and sweep"], device)
 
     def twice(*given: Any) -> Any:
@@ -277,7 +277,7 @@ def test_what_hinders_is_said_once(
 
 
 def arguments_of(device: torch.device, n: int, stored: bool, own: bool, with_pose_delta: bool) -> tuple[Any, ...]:
-    """Of an image and a sweep; half move."""
+    """Arguments of an image and a sweep; half of the Gaussians move."""
     seed = torch.Generator().manual_seed(n)
     made = lambda *shape: torch.rand(shape, generator=seed).to(device)  # noqa: E731
     a = n // 2
@@ -297,7 +297,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, with_pos
 
 @pytest.mark.parametrize("n", [0, 20])
 def test_rotations_get_what_views_give_of_them(n: int, device: torch.device) -> None:
-    """Of those that give nothing, zeros; also without Gaussians."""
+    """Views that give nothing add zeros; the operator also takes no Gaussians."""
     args = arguments_of(device, n, True, True, False)
     *_, found = torch.ops.nurec_lite.gaussian_backward(*args)[1]
     assert not found[0].any() and found[1].equal(args[8][7])
@@ -308,7 +308,7 @@ def test_rotations_get_what_views_give_of_them(n: int, device: torch.device) -> 
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("n", [0, 20])
 def test_torch_s_own_checks(n: int, stored: bool, own: bool, with_pose_delta: bool, device: torch.device) -> None:
-    """Rows of what moves are not written, so that outputs of two calls need not be equal."""
+    """Rows of moving Gaussians are not written, so that outputs of two calls need not be equal."""
     args = arguments_of(device, n, stored, own, with_pose_delta)
     check_schema(torch.ops.nurec_lite.gaussian_backward.default, args)
 

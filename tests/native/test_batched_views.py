@@ -43,8 +43,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 def assert_learned_alike(found: Learned, expected: Learned) -> None:
     """The same lists and formulas. Values: a few units in the last place, of distances of up to 10 m. Gradients are sums in another
-    order, of which a few units in the last place of their norm remain; 1e-5 of it is what parts of lists are held to beside whole
-    ones. A GPU's compiler may fuse other products, so that a response near a threshold falls the other way: of a few rays."""
+    order: a few units in the last place of their norm remain. The tests of parts of lists hold them to 1e-5 of it beside whole ones. A
+    GPU's compiler may fuse other products, so that a response near a threshold falls the other way: of a few rays."""
     for k, (one, two) in enumerate(zip(found.values, expected.values, strict=True)):
         for name in two:
             off = (one[name] - two[name]).abs()
@@ -74,7 +74,7 @@ def compare(scene: Scene, views: list[View], stages: Stages, **how: Any) -> tupl
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_values_and_gradients(sensor: str, n: int, part: int, device: torch.device) -> None:
-    """Of views at different times: in the third, actors are gone."""
+    """Views lie at different times: in the third, actors are gone."""
     views = views_of(sensor, n, device)
     found, _ = compare(scene_for(views[0], 200, device), views, stages_for(device, part))
     unseen = {"lidar_logits"} if "camera" in sensor else {"sh0", "sh_rest", "sky"}
@@ -84,7 +84,7 @@ def test_values_and_gradients(sensor: str, n: int, part: int, device: torch.devi
 
 @pytest.mark.parametrize("sensor", ["still camera", "moving camera"])
 def test_without_a_gradient_of_the_distance(sensor: str, device: torch.device) -> None:
-    """As in a training, which has kernels of its own for it."""
+    """A training has kernels of its own for it."""
     views = views_of(sensor, 2, device)
     compare(scene_for(views[0], 150, device), views, stages_for(device), distance=False)
 
@@ -137,7 +137,7 @@ def test_images_of_odd_sizes(size: tuple[int, int], device: torch.device) -> Non
 @pytest.mark.parametrize("targets", [False, True])
 @pytest.mark.parametrize("rays", [0, 1, 31, 33])
 def test_few_rays(rays: int, targets: bool, device: torch.device) -> None:
-    """Of a sweep between two others; and of all three. Some know where they end."""
+    """Rays of a sweep between two others, and of all three. Some rays know where they end."""
     lidar, views = make_lidar(8, 64), []
     for n in (40, rays, 0 if rays == 0 else 32):
         d = spherical(uniform(-0.6, 0.6, n), uniform(-0.3, 0.1, n))
@@ -182,7 +182,7 @@ def test_nothing_moves_or_everything(sensor: str, actors: float, device: torch.d
 
 @pytest.mark.parametrize("coefficients", [1, 4, 16])
 def test_harmonics_of_every_degree(coefficients: int, device: torch.device) -> None:
-    """Of more Gaussians than a block has."""
+    """There are more Gaussians than a block has."""
     views = views_of("still camera", 2, device)
     compare(scene_for(views[0], 300, device, coefficients=coefficients), views, stages_for(device))
 
@@ -202,7 +202,7 @@ def test_with_the_other_kernels_of_images(device: torch.device) -> None:
 
 @pytest.mark.parametrize("sensor", ["moving camera", "lidar"])
 def test_with_short_keys(sensor: str, device: torch.device) -> None:
-    """Of distances that many share: one view after another sorts by the same keys, in which all bits would make another order."""
+    """Many share a distance: one view after another sorts by the same keys; all bits would make another order."""
     views = views_of(sensor, 2, device)
     scene = scene_for(views[0], 200, device)
     g, eye = scene.gaussians, views[0].centre()
@@ -236,7 +236,7 @@ def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.devic
 @pytest.mark.parametrize("capacity", [0, 3, 100])
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_lists_without_capacity_say_so(sensor: str, capacity: int, device: torch.device) -> None:
-    """Of any of the views; and with what they need there is enough."""
+    """One of the views has too little; as much as they need is enough."""
     views = views_of(sensor, 3, device)
     scene, stages = scene_for(views[0], 200, device), stages_for(device)
     expected = learn(LOOP, stages, scene, views)

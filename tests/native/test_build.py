@@ -66,7 +66,7 @@ def test_it_is_built_and_kept(calls: Path, tmp_path: Path, capfd: pytest.Capture
     "damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: data[:-1] + b"x"]
 )
 def test_a_damaged_library_is_made_anew(damage: Callable[[bytes], bytes], capfd: pytest.CaptureFixture[str]) -> None:
-    """Loading half of one is a bus error. What it was linked from is damaged, too."""
+    """Loading half of one is a bus error. The objects behind it are damaged, too."""
     path = library()
     whole = path.read_bytes()
     path.write_bytes(damage(whole))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a build is, on a terminal and in a log."""
+"""Progress of a build, on a terminal and in a log."""
 
 import sys
 import time

@@ -15,14 +15,14 @@ from nurec_lite.native.cache import cache_folder, exposed, private_folder
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files are."""
+    """The folder of temporary files."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return tmp_path / "temporary" / f"nurec_lite-{os.geteuid()}"
 
 
 def expose(path: Path, how: str) -> str:
-    """What the line says then."""
+    """Exposes the path, and returns the line that follows."""
     if how == "link":
         path.rename(path.with_name("real"))
         path.symlink_to("real")

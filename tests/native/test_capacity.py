@@ -9,7 +9,7 @@ from nurec_lite.splat.views import camera_view
 
 
 def test_capacities_by_hand() -> None:
-    """All views of a camera get what the longest of their lists needed; those of reduced images are of another kind."""
+    """All views of a camera get as much as the longest of their lists needed; those of reduced images are of another kind."""
     capacities, shots = CapacityTracker(slack=1.25), tiny_shots((0,), (0,))
     capture = tiny_capture()
     one, other = capture.cameras

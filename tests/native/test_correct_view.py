@@ -45,7 +45,7 @@ def view_of(sensor: str) -> View:
 
 
 def calibration_for(view: View, known: bool, knots: int = 5, dtype: torch.dtype = torch.float32) -> Calibration:
-    """Of two cameras, the second of which is the view's if it is known; corrections of some degrees and decimetres."""
+    """Calibration of two cameras; the second one is the view's if it is known. Corrections are some degrees and decimetres."""
     generator = torch.Generator().manual_seed(7)
     shapes = (knots, 3), (knots, 3), (2, 3), (2, 3), (2, knots, 2, 3), (2, 3), (2,)
     values = [(0.05 * torch.randn(shape, generator=generator)).to(dtype) for shape in shapes]
@@ -121,7 +121,7 @@ def test_what_has_no_row_or_learns_its_poses_is_left_to_torch() -> None:
 
 
 def placed(n: int, device: str) -> list[Tensor]:
-    """Means and quaternions, and their gradients, of which most are exactly 0, as of what a view does not see."""
+    """Means and quaternions, and their gradients. Most of these are exactly 0, as those of Gaussians that a view does not see."""
     generator = torch.Generator().manual_seed(n)
     means, quats = 30 * torch.randn(n, 3, generator=generator), torch.randn(n, 4, generator=generator)
     d = [torch.randn(n, k, generator=generator) * (torch.rand(n, 1, generator=generator) < 0.2) for k in (3, 4)]

@@ -79,7 +79,7 @@ def expected(case: Case, pairs: PairList) -> Tensor:
 
 
 def weights(case: Case, pairs: PairList) -> Tensor:
-    """[R, N] of the reference: what every Gaussian's own feature amounts to."""
+    """[R, N] of the reference: the weight of every Gaussian's own feature."""
     g, view = case.world(), cast_view(case.view, torch.float64)
     return blend(g, torch.eye(len(g), dtype=torch.float64), view.rays(), pairs, view.centre()).features
 

@@ -109,7 +109,7 @@ class Probe:
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the emulation is compiled once."""
+    """Folder where the emulation is compiled once."""
     return tmp_path_factory.mktemp("objects")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator expose against nurec_lite/scene/scene.py in float64: images, and gradients of image, gains, offsets and vignetting.
 
-Tolerance: an image is a few roundings of 2^-24 beside the gain's exponential; a sum over pixels is compared relative to the sum of
-what it adds up, since terms of either sign may cancel.
+Tolerance: an image is a few roundings of 2^-24 beside the gain's exponential; a sum over pixels is compared relative to the sum of the
+sizes of its terms, since terms of either sign may cancel.
 """
 
 from collections.abc import Callable

@@ -138,7 +138,7 @@ def seen_by_odd_cameras(kind: str, lens: bool, mask: bool) -> Capture:
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("kind", ["plain", *LENSES])
 def test_lenses_and_masks(kind: str, mask: bool, device: str) -> None:
-    """A fisheye sees what lies beside and behind it, too. What is masked, and what lies beyond a masked border, does not count."""
+    """A fisheye sees Gaussians beside and behind it, too. Those under a mask, and those beyond a masked border, do not count."""
     scene = store(tiny_state().scene, 1500)
     capture = seen_by_odd_cameras(kind if kind != "plain" else "fisheye", kind != "plain", mask)
     images = range(len(capture.images))

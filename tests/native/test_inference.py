@@ -62,7 +62,7 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def one_by_one(device: torch.device) -> Stages:
-    """As a training renders, of the same activated numbers."""
+    """Stages of a training's rendering, with the same activated numbers."""
     stages = replace(base_stages("native", device).compiled(PLAN, native_stages), device="cuda")
     options: dict[str, dict[str, Any]] = {"fused_interp": {}, "collect_once": {}, "fused_activate": {}}
     return build_stages(options, stages).replaced(render_views=render_views)
@@ -123,7 +123,7 @@ def test_images_of_odd_sizes(size: tuple[int, int], cut: str, device: torch.devi
 
 @pytest.mark.parametrize("rays", [0, 1, 31, 33])
 def test_few_rays(rays: int, cut: str, device: torch.device) -> None:
-    """Of a sweep between two others; and of all three."""
+    """Rays of a sweep between two others, and of all three."""
     lidar, views = make_lidar(8, 64), []
     for n in (40, rays, 0 if rays == 0 else 32):
         d = spherical(uniform(-0.6, 0.6, n), uniform(-0.3, 0.1, n))
@@ -197,7 +197,7 @@ def test_a_capture_with_all_its_sensors(calibrate: bool, device: torch.device) -
 
 
 def test_an_evaluation_is_the_same(device: torch.device) -> None:
-    """Frames of two cameras in turns, of which several go into a launch, and their sweeps."""
+    """Frames of two cameras in turns, several in a launch, and their sweeps."""
     capture, scene, stages = tiny_capture(), scene_to(tiny_state().scene, device), one_by_one(device)
     frames = frames_of(capture, "all")
     together = replace(stages.replaced(render_views=BatchedRenderer()), plan=replace(PLAN, max_views=5))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Views that are looked at one after another, or a few at a time (nurec_lite/native/inference_graphs.py): recorded as a CUDA graph on a
-GPU; elsewhere, over the emulated drivers, a stand-in does the work again and leaves what it finds where it found it first, as a graph
-does."""
+GPU; elsewhere, over the emulated drivers, a stand-in does the work again and leaves the results where it left the first, as a graph does.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -40,7 +40,7 @@ class Again(CapturedGraph[Queued]):
 
 
 class Counted:
-    """A recorder, and what it was asked for."""
+    """A recorder, and the calls that it got."""
 
     def __init__(self, real: Recorder | None) -> None:
         self.recorded, self.flaw, self.real = 0, "", real
@@ -74,12 +74,12 @@ def one_at_a_time(own: BatchedRenderer, stages: Stages, scene: Scene, views: Seq
 
 
 def plainly(stages: Stages, scene: Scene, views: Sequence[View]) -> list[Rendering]:
-    """Each by who never saw another."""
+    """Each view by a renderer that never saw another."""
     return [BatchedRenderer()(stages, scene, [view])[0] for view in views]
 
 
 def assert_equal(found: Sequence[Rendering], expected: Sequence[Rendering]) -> None:
-    """Of sweeps nearly: where rays are repeated, others share a bundle."""
+    """Sweeps are nearly equal: where rays are repeated, others share a bundle."""
     for one, two in zip(found, expected, strict=True):
         for f in fields(one):
             mine, other = getattr(one, f.name), getattr(two, f.name)
@@ -137,7 +137,7 @@ def test_what_was_seen_stays(sensor: str, device: torch.device, recorder: Counte
 
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_a_scene_that_is_written_into(sensor: str, device: torch.device, recorder: Counted) -> None:
-    """By a training, say, whose store stays where it is."""
+    """A training does that, for instance; its store stays where it is."""
     views = views_of(sensor, 1, device)
     own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 100, device)
     one_at_a_time(own, stages, scene, views * 5)

@@ -54,7 +54,7 @@ def made(size: str, times: int, device: str, same: bool = False) -> tuple[Any, .
 def reference(
     opacities: list[Tensor], times: list[Tensor], node: Tensor, still: int, first: Tensor, last: Tensor
 ) -> list[Tensor]:
-    """As the baseline has it, in double precision."""
+    """The baseline's formula, in double precision."""
     there = within(first, last, torch.stack(times), F64)
     each = (torch.cat([row.new_ones(still), row[node[still:]]]) for row in there)
     return [o.double() * factor for o, factor in zip(opacities, each, strict=True)]

@@ -269,7 +269,7 @@ def test_a_clamped_channel_has_no_gradient() -> None:
 
 
 def test_colour_on_the_edge_of_the_clamp_has_a_gradient() -> None:
-    """As torch.clamp has it. The first coefficient makes the sum exactly 0."""
+    """torch.clamp has it so. The first coefficient makes the sum exactly 0."""
     d = directions()[:3]
     basis = sh_basis(d, 1)
     sh = (-0.5 / basis)[:, :, None].expand(3, 1, 3)

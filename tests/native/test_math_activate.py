@@ -19,7 +19,7 @@ def logits() -> Tensor:  # [n, 1] small ones, and some at which the sigmoid is 0
 
 def opacities() -> tuple[
     Tensor, Tensor
-]:  # [n, 1] far from one another, near, equal, and apart by just what the tie rounds
+]:  # [n, 1] far from one another, near, equal, and apart by exactly the rounding of the tie
     a, b = torch.rand(2, 60, 1, dtype=F64)
     b[:20] = a[:20] + 0.02 * (torch.rand(20, 1, dtype=F64) - 0.5)
     b[20:24], b[24], b[25] = a[20:24], a[24] + BETA, a[25] - BETA

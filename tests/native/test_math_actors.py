@@ -174,7 +174,7 @@ def test_derivative_by_differences(name: str) -> None:
 
 
 def test_a_quaternion_of_no_length_has_a_value_and_a_gradient() -> None:
-    """As torch.nn.functional.normalize has them: zero, and the gradient by the shortest length."""
+    """torch.nn.functional.normalize gives zero, and the gradient by the shortest length."""
     zero, d = torch.zeros(1, 4, dtype=F64), torch.randn(1, 4, dtype=F64)
     close(call("normalized", zero), zero, 0)
     close(call("normalized_backward", zero, d), autograd(se3.quat_normalize, [zero], d))

@@ -110,7 +110,7 @@ def test_what_lies_across_an_axis() -> None:
     "names", [("closest_point_still", "evaluate_still"), ("closest_point_moving", "evaluate_moving")]
 )
 def test_where_a_ray_passes(names: tuple[str, str]) -> None:
-    """Its distance is the square root of what takes alpha down."""
+    """Its distance is the square root of the exponent that takes alpha down."""
     path, frame, opacity, ray = seen("moving")
     at, peak = (call(name, path, frame, opacity, ray[0], ray[2]) for name in names)
     close(opacity * torch.exp2(-(at * at).sum(1, keepdim=True)), peak[:, :1], 1e-9)

@@ -118,7 +118,7 @@ def test_rows_of_corrected_views(sensor: str, turn: tuple[float, float, float]) 
 
 
 def test_pose_gradient_of_a_gaussian() -> None:
-    """By the formula, and by the definition: that of all Gaussians moved the other way."""
+    """The formula agrees with the definition: the gradient of all Gaussians moved the other way."""
     means, quats, centre = vectors(), F.normalize(torch.randn(N, 4, dtype=F64), dim=-1), torch.zeros(3, dtype=F64)
     d_means, d_quats = vectors(), torch.randn(N, 4, dtype=F64)
     found = call("pose_vjp", means, quats, d_means, d_quats)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/depth.cuh: keys by which Gaussians are sorted from near to far."""
+"""kernels/math/depth.cuh: keys that sort Gaussians from near to far."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def distances() -> Tensor:  # [n, 1] float32 in float64, ascending: of both sign
 
 
 def bits_of(x: Tensor) -> Tensor:
-    """Of floats."""
+    """Bits of floats."""
     return x.float().view(torch.int32).long() & 0xFFFFFFFF
 
 

@@ -10,7 +10,7 @@ from nurec_lite.scene.scene import _radial
 
 
 def inputs(n: int = 40) -> list[Tensor]:
-    """Of a channel: values [n, 1], log gain, offset and vignetting [n, 5]; radial [n, 3]."""
+    """Inputs of a channel: values [n, 1], log gain, offset and vignetting [n, 5]; radial [n, 3]."""
     return [torch.rand(n, 1, dtype=F64), 0.5 * torch.randn(n, 5, dtype=F64), torch.rand(n, 3, dtype=F64)]
 
 

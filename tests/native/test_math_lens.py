@@ -31,7 +31,7 @@ def numbers_of(camera: Camera) -> Tensor:
 
 
 def plain_numbers(camera: Camera) -> Tensor:
-    """[1, 12] of `CameraModel`, of which the lens reads all but the distortion."""
+    """[1, 12] of `CameraModel`: the lens reads all but the distortion."""
     size = [camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy]
     return torch.tensor([[*size, 1.0, 0, 0, 0, 0, SHUTTERS.index(camera.shutter)]], dtype=F64)
 

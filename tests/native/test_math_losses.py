@@ -24,7 +24,7 @@ def moments(a: Tensor, b: Tensor) -> Tensor:  # [n, 4] means of u, v, u^2 and v^
 
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:  # [n, 1]
-    """As nurec_lite.training.losses.ssim has it, of blurred maps."""
+    """Similarity of blurred maps, by the formula of nurec_lite.training.losses.ssim."""
     mean_a, mean_b, aa, bb, ab = (m.mean(1) for m in (a, b, a * a, b * b, a * b))
     luminance = (2 * mean_a * mean_b + C1) / (mean_a**2 + mean_b**2 + C1)
     return (luminance * (2 * (ab - mean_a * mean_b) + C2) / (aa - mean_a**2 + bb - mean_b**2 + C2))[:, None]
@@ -44,7 +44,7 @@ def test_similarity() -> None:
 
 
 def test_derivatives_of_similarity() -> None:
-    """By each pixel under the window; they reach 1 / C2, so central differences are of tiny steps."""
+    """Derivatives by each pixel under the window; they reach 1 / C2, so central differences are of tiny steps."""
     a, b = pixels()
     n, one = a.shape[1], torch.ones(len(a), 1, dtype=F64)
     slopes = call("ssim_of_backward", moments(a, b))[:, None].expand(-1, n, -1) / n
@@ -65,7 +65,7 @@ def probabilities() -> tuple[Tensor, Tensor]:  # [n, 1] of no return, and 1 wher
 
 
 def surprise(drop: Tensor, returned: Tensor) -> Tensor:
-    """As nurec_lite.training.losses.drop_loss has it, ray by ray."""
+    """Surprise ray by ray, by the formula of nurec_lite.training.losses.drop_loss."""
     return torch.stack([drop_loss(*one)[None] for one in zip(drop, returned > 0, strict=True)])
 
 
@@ -78,7 +78,7 @@ def test_surprise_by_a_return_or_by_none() -> None:
 
 
 def test_slope_of_surprise() -> None:
-    """Of the logarithm within the limits, at them as well, and 0 beyond them."""
+    """The slope is the logarithm's within the limits and at them, and 0 beyond them."""
     drop, returned = probabilities()
     found = call("drop_cross_entropy_slope", drop, returned)
     one = torch.ones_like(drop)
@@ -89,7 +89,7 @@ def test_slope_of_surprise() -> None:
 
 
 def test_a_step_of_adam() -> None:
-    """Ten steps of torch's, with zeros among the gradients and among what was never touched."""
+    """Ten steps of torch's, with zeros among the gradients and among values that were never touched."""
     value = torch.nn.Parameter(torch.randn(33, 1, dtype=F64))
     optimizer = torch.optim.Adam([value], lr=0.02, betas=(0.9, 0.999), eps=1e-15)
     state = torch.cat([value.detach(), torch.zeros(33, 2, dtype=F64)], dim=1)

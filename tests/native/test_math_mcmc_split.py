@@ -13,7 +13,7 @@ COPIES = torch.arange(1, MAX_COPIES + 1)
 ROUNDING = 2e-8
 
 
-def opacities() -> Tensor:  # [n] 1e-6 to 1 - 1e-7, and what is cut there
+def opacities() -> Tensor:  # [n] 1e-6 to 1 - 1e-7, and values that are cut there
     near_0, near_1 = torch.logspace(-6, -0.5, 23, dtype=F64), 1 - torch.logspace(-7, -0.5, 23, dtype=F64)
     return torch.cat([near_0, near_1, torch.tensor([0.5, 1 - 1e-9], dtype=F64)])
 

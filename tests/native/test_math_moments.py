@@ -11,7 +11,7 @@ ADDED = {False: "add_moments_alpha_moving", True: "add_moments_alpha_and_t_movin
 
 
 def by_moments(args: list[Tensor], opacity: Tensor, ray: list[Tensor], d_out: Tensor, with_t: bool) -> list[Tensor]:
-    """Of mean, quaternion, scales, velocity, opacity, direction and origin, put together as the kernels do."""
+    """Gradients of mean, quaternion, scales, velocity, opacity, direction and origin, put together as the kernels do."""
     frames, dt = call("make_frame", *args), ray[2]
     at = call("respond_moving", frames, opacity, *ray)
     passed = call("ray_moments_alpha_and_t" if with_t else "ray_moments_alpha", frames, opacity, *ray, d_out)

@@ -47,7 +47,7 @@ def gaussians(view: CameraView, n: int, near: bool, shape: str) -> WorldGaussian
 
 
 def arguments(view: CameraView, g: WorldGaussians) -> list[Tensor]:
-    """What outline_of and conic_of take first."""
+    """The first arguments of outline_of and conic_of."""
     row = view_row(view).double()
     reach = torch.sqrt(2 * torch.log(g.opacities * 255).clamp(min=0))[:, None]
     numbers = row[None, : FIELDS["path.q"].start].expand(len(g), -1)
@@ -68,7 +68,7 @@ def seen_by_rows(rays: OracleRays, g: WorldGaussians) -> Tensor:  # [bands of ro
     return contributing(g, rays).view(-1, ROWS, WIDTH, len(g)).any(1)
 
 
-def by_outline(outlines: Tensor) -> Tensor:  # likewise, of what is known
+def by_outline(outlines: Tensor) -> Tensor:  # likewise, of the known outlines
     moved = outlines.clone()
     moved[:, 0] -= 0.5  # columns count from the first one's middle
     bands = [call("columns_of_outline", moved, r + 0.5, r + ROWS - 0.5) for r in range(0, HEIGHT, ROWS)]
@@ -76,7 +76,7 @@ def by_outline(outlines: Tensor) -> Tensor:  # likewise, of what is known
 
 
 def by_conic(view: CameraView, g: WorldGaussians) -> Tensor:
-    """Of each band of rows a conic of its own, as it is read at a time of its own."""
+    """Bounds by a conic of its own for each band of rows, as a band is read at a time of its own."""
     n, found = len(g), []
     for first in range(0, HEIGHT, ROWS):
         corner, size = torch.tensor([[0.5, first + 0.5], [WIDTH - 1, ROWS - 1]], dtype=F64)
@@ -113,7 +113,7 @@ def test_an_outline_holds_little_else(shape: str) -> None:
     outlines = call("outline_of", *arguments(view, g))
     seen, said = seen_by_rows(rays_of("global"), g), by_outline(outlines)
     known = outlines[:, 7] > 0
-    beside = int((said & ~seen)[..., known].sum())  # of a needle, thinner than a pixel, what it passes between
+    beside = int((said & ~seen)[..., known].sum())  # pixels that a needle, thinner than a pixel, passes between
     assert int(known.sum()) > 250 and beside < (0.05 if shape != "needle" else 1.5) * int(seen[..., known].sum())
 
 
@@ -128,7 +128,7 @@ def test_a_conic_holds_all_rays_that_see_it(shutter: str, shape: str, near: bool
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_conic_holds_little_else(shape: str) -> None:
-    """Of Gaussians without an outline; rows of a hyperbola may have a gap that is not left out."""
+    """Gaussians have no outline; rows of a hyperbola may have a gap that is not left out."""
     view = view_of("global")
     g = gaussians(view, 300, True, shape)
     near = call("outline_of", *arguments(view, g))[:, 7] == 0
@@ -206,7 +206,7 @@ def test_a_gaussian_in_the_sensor_s_frame(shutter: str) -> None:
 
 
 def seats(n: int) -> tuple[Tensor, Tensor]:
-    """Of spheres and other ellipsoids 5 to 9 m in front of a sensor; with their scales."""
+    """Spheres and other ellipsoids 5 to 9 m in front of a sensor, and their scales."""
     axes = torch.linalg.qr(torch.randn(n, 3, 3, dtype=F64)).Q
     c = torch.cat([uniform(-3, 3, n, 2), uniform(5, 9, n, 1)], dim=1)
     in_sensor = torch.cat([c, torch.randn(n, 3, dtype=F64), axes.flatten(1), torch.full((n, 1), 0.5)], dim=1)
@@ -310,7 +310,7 @@ def test_joined() -> None:
 
 
 def conics(n: int) -> Tensor:  # [n, 9]
-    """Quadratic forms of all kinds, of which nothing lies behind."""
+    """Quadratic forms of all kinds; nothing lies behind."""
     return torch.cat([torch.randn(n, 6, dtype=F64), torch.tensor([[1.0, 0, 0]], dtype=F64).expand(n, 3)], dim=1)
 
 
@@ -321,7 +321,7 @@ def values(q: Tensor, x: Tensor, y: Tensor) -> Tensor:  # [n, X, Y]
 
 
 def test_rows_of_any_conic() -> None:
-    """What is left out has no point of the band at or below 0, and most of what could be left out is."""
+    """Rows that are left out have no point of the band at or below 0, and they are most of those that could be left out."""
     n, end = 3000, 8.0
     q, x, y = conics(n), torch.linspace(0, end, 161, dtype=F64), torch.linspace(-0.7, 0.9, 33, dtype=F64)
     shifted = q.clone()  # so that their middles lie in the columns

@@ -75,7 +75,7 @@ def test_the_largest_row() -> None:
 
 
 def test_moments_of_every_axis() -> None:
-    """Of normal numbers x, x^2, x^3 and x^4 have variances 1, 2, 15 and 96."""
+    """The variances of x, x^2, x^3 and x^4 of a normal number x are 1, 2, 15 and 96."""
     x = drawn()
     for power, (mean, variance) in enumerate(((0, 1), (1, 2), (0, 15), (3, 96)), start=1):
         assert bool(((x**power).mean(0) - mean).abs().max() <= 5 * math.sqrt(variance / N)), power
@@ -117,4 +117,4 @@ def test_step_seed_and_stream_draw_others_and_the_same_draw_the_same() -> None:
     assert torch.equal(x, drawn())
     for other in (drawn(step=2), drawn(seed=1), drawn(stream=2)):
         assert not bool((x == other).all(1).any())
-    assert torch.equal(x[1:], drawn(first=1)[:-1])  # a row's own, whatever rows there are
+    assert torch.equal(x[1:], drawn(first=1)[:-1])  # a row's own, beside any other rows

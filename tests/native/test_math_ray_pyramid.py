@@ -42,8 +42,8 @@ def scales_of(kind: str, n: int) -> Tensor:
 
 
 def make_pairs(n: int, kind: str, spread: float, rays: int = 200, width: float | None = None) -> Pairs:
-    """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of delays, and of how fast
-    the sensor moves; `width`: of fans of which they are, in units of the bundle's half. None: of all of it."""
+    """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of delays, and of the
+    sensor's speed; `width`: of their fans, in units of the bundle's half. None: of all of it."""
     c = F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
     a = F.normalize(torch.linalg.cross(c, torch.randn(n, 3, dtype=F64)), dim=1)
     b = torch.linalg.cross(c, a) + 0.2 * torch.randn(n, 1, dtype=F64) * a
@@ -106,7 +106,7 @@ def test_a_cross_product_with_what_is_level() -> None:
 
 
 def test_a_form_is_a_square() -> None:
-    """Of a place in the bundle, where it is never more than three times its sum."""
+    """The place lies in the bundle, and the form is never more than three times its sum."""
     n = 400
     p, u, v = (torch.exp(uniform(-3, 1, n, 1)) * torch.randn(n, 3, dtype=F64) for _ in range(3))
     x, y = uniform(-1, 1, 2, n, 1)
@@ -138,7 +138,7 @@ def test_no_gaussian_of_a_fan_s_ray_is_left_out(kind: str, width: float) -> None
 
 @pytest.mark.parametrize(("kind", "share"), [("any", 0.85), ("round", 0.85), ("disk", 0.85), ("needle", 0.85)])
 def test_most_gaussians_next_to_a_beam_slab_are_left_out(kind: str, share: float) -> None:
-    """Of a narrow one; of the whole bundle less."""
+    """A narrow slab leaves most out; the whole bundle leaves out fewer."""
     pairs = make_pairs(1500, kind, 0.0, width=0.02)
     unseen = ~pairs.seen()
     assert int(unseen.sum()) > 100

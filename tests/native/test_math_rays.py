@@ -69,7 +69,7 @@ def test_frame() -> None:
 
 
 def test_derivative_of_the_frame() -> None:
-    """Rays take a frame's M, g and drift; the unit u has no gradient, because it cancels in what they make of them."""
+    """Rays take a frame's M, g and drift; the unit u has no gradient, because it cancels in their results."""
     args = gaussians(-4, 2)
     d_out = torch.randn(N, 16, dtype=F64)
     d_out[:, 15] = 0
@@ -134,7 +134,7 @@ def test_derivative_of_the_response() -> None:
 
 
 def gradients_of_rays(args: list[Tensor], opacity: Tensor, ray: list[Tensor], d_out: Tensor) -> list[Tensor]:
-    """Of mean, quaternion, scales, velocity, opacity, direction and origin, put together as the drivers do."""
+    """Gradients of mean, quaternion, scales, velocity, opacity, direction and origin, put together as the drivers do."""
     d, r, dt = ray
     frames = call("make_frame", *args)
     M = frames[:, :9].view(-1, 3, 3)
@@ -199,7 +199,7 @@ def walk(alpha: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def blend_as_written(alpha: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """w = T alpha, T <- T (1 - alpha); what would take T below T_MIN ends the ray."""
+    """w = T alpha, T <- T (1 - alpha); a Gaussian that would take T below T_MIN ends the ray."""
     T, weights = torch.ones((), dtype=F64), []
     for k, (a, depth) in enumerate(zip(alpha, t, strict=True)):
         weights.append(torch.zeros_like(T))
@@ -288,7 +288,7 @@ def test_derivative_of_blending_by_differences() -> None:
 
 
 def test_what_misses_a_target() -> None:
-    """Columns: t, target and most; then what adds up, and its slope."""
+    """Columns: t, target and most; then the term that adds up, and its slope."""
     limit = 3.4e38
     cases = torch.tensor(
         [
@@ -297,7 +297,7 @@ def test_what_misses_a_target() -> None:
             [3, 5, 3, 2, -1],
             [9, 5, 3, 3, 0],
             [1, 5, 3, 3, 0],
-            [5, 5, 0, 0, 1],  # at the target the slope of what lies behind
+            [5, 5, 0, 0, 1],  # at the target the slope of the side behind it
             [6, 5, 0, 0, 0],  # did not return
         ],
         dtype=F64,

@@ -63,7 +63,7 @@ def test_logit_and_colour() -> None:
 
 
 def test_derivatives_of_an_image_over_the_sky() -> None:
-    """By what passes through, and by the map: its texels get the logits' gradient times what they weigh."""
+    """Derivatives by the transmittance, and by the map: its texels get the logits' gradient times their weights."""
     d = directions()
     sky, passed, d_image = maps(len(d)), torch.rand(len(d), 1, dtype=F64), torch.randn(len(d), 3, dtype=F64)
     black = torch.zeros(1, 3, dtype=F64)

@@ -40,7 +40,7 @@ def test_directions_and_their_derivatives() -> None:
 
 
 def test_at_the_eye_itself() -> None:
-    """As torch has it: nothing is divided by zero."""
+    """torch has it so: nothing is divided by zero."""
     r = torch.tensor([[0.0, 0, 0], [1e-13, 0, 0], [0, -1e-300, 0]], dtype=F64)
     d = torch.randn(3, 3, dtype=F64)
     close(call("view_direction", r), towards(r))

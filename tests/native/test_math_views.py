@@ -220,7 +220,7 @@ def test_where_points_appear_in_a_lidar() -> None:
 def test_reach() -> None:
     opacity = torch.cat([torch.rand(51, 1, dtype=F64), torch.tensor([[0], [1 / 255], [1]], dtype=F64)])
     expected = (2 * torch.log(opacity / project.ALPHA_MIN).clamp(min=0)).sqrt()
-    close(call("reach_of", opacity), expected, 1e-7)  # the square root of what rounding leaves of ln 1
+    close(call("reach_of", opacity), expected, 1e-7)  # the square root of the rounding of ln 1
     close(call("reach_of", opacity).square(), expected.square())
 
 
@@ -233,7 +233,7 @@ def test_sigma_points() -> None:
 
 
 def test_angles_for_bounds() -> None:
-    """To 2e-7, whatever the quadrant; of no vector 0."""
+    """Angles hold to 2e-7 in any quadrant; that of no vector is 0."""
     angle = torch.cat([math.pi * torch.arange(-4, 5, dtype=F64) / 4, 7 * torch.randn(1000, dtype=F64)])
     length = 10 ** (6 * torch.randn(len(angle), dtype=F64).clamp(-3, 3))
     y, x = ((length * f(angle)).float().double() for f in (torch.sin, torch.cos))
@@ -278,7 +278,7 @@ def test_bounds_in_a_camera(shutter: str) -> None:
     expected, _, near = expected_bounds(view, args)
     assert near.any() and not near.all()
     found = call("camera_bounds", camera_numbers(view.camera), motion_numbers(view), *args)
-    close(found, expected, 1e-9)  # distortion of what is seen far outside the image is a polynomial of high degree
+    close(found, expected, 1e-9)  # far outside the image distortion is a polynomial of high degree
 
 
 def test_bounds_in_a_lidar() -> None:

@@ -25,7 +25,7 @@ def part(logits: Tensor, copies: Tensor, device: str = "cpu") -> tuple[Tensor, T
 
 
 def problem(n: int, sensors: int) -> tuple[Tensor, Tensor]:
-    """Opacities 1e-6 to 1 - 1e-7, of which a fourth are ties, and all numbers of copies."""
+    """Opacities 1e-6 to 1 - 1e-7, a fourth of them ties, and all numbers of copies."""
     make = torch.Generator().manual_seed(n + sensors)
     far = 16 * (2 * torch.rand(n, sensors, generator=make) - 1)
     far[::4] = far[::4, :1]

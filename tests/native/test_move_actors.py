@@ -78,7 +78,7 @@ def scene_of(args: Inputs) -> Scene:
 
 
 def reference(args: Inputs) -> list[Tensor]:
-    """By the functions that specify the operator, one query after another."""
+    """The functions that specify the operator, one query after another."""
     scene = scene_of(args)
     world = [collect_gaussian_parameters(scene, float(time)) for time in args["times"]]
     poses = interpolate(scene.learned_tracks(), args["times"])
@@ -90,7 +90,7 @@ def in_double(args: Inputs) -> Inputs:
 
 
 def activated(args: Inputs) -> Inputs:
-    """Quaternions that are unit whatever was stepped."""
+    """Quaternions that are unit after any step."""
     return args | {"quats": F.normalize(args["quats"], dim=-1)}
 
 
@@ -191,7 +191,7 @@ def test_a_hand_computed_case(device: str) -> None:
 def test_a_track_without_keyframes_stands_at_the_origin(
     keys: tuple[int, ...], times: tuple[float, ...], device: str
 ) -> None:
-    """As one does with a keyframe there."""
+    """A track with a keyframe there does the same."""
     rows, args = (300, 33, 0, 5), make_inputs((300, 33, 0, 5), keys, times, device)
     own = torch.repeat_interleave(torch.tensor(keys) > 0, torch.tensor([max(n, 1) for n in keys])).to(device)
     placed = make_inputs(rows, tuple(max(n, 1) for n in keys), times, device) | {k: args[k] for k in ("means", "quats")}
@@ -236,7 +236,7 @@ def test_bitwise_the_same_with_any_number_of_threads() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", ["no tracks", "no Gaussians", "an empty track"])
 def test_torch_s_own_checks(case: str, device: str) -> None:
-    """The operator changes what its schema says, and its gradient is registered."""
+    """The operator changes exactly the tensors of its schema, and its gradient is registered."""
     args = make_inputs(*CASES[case], QUERIES[1], device)
     slopes = slopes_of(args)
     check_schema(torch.ops.nurec_lite.move_actors_backward.default, (list(args.values()), slopes))

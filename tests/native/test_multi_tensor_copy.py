@@ -12,7 +12,7 @@ from nurec_lite.native import ops
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BLOCK = 8192  # bytes that a block takes
 SIZES = (1, 3, 4, 15, 16, 17, 4096, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 21)
-BEHIND = 200_000_000  # cycles: a tenth of a second by which the GPU is behind the host
+BEHIND = 200_000_000  # cycles: the GPU is a tenth of a second behind the host
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -79,7 +79,7 @@ def test_numbers_alone(count: int, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_operator_is_a_whole_one(device: str) -> None:
-    """The operator changes what its schema says."""
+    """The operator changes exactly the tensors of its schema."""
     into, values = ([torch.rand(shape, device=device) for shape in ((5, 3), (7,))] for _ in range(2))
     for more in ((), (torch.zeros(2, device=device), [1.0, 2.0])):
         check_schema(torch.ops.nurec_lite.multi_tensor_copy.default, (into, values, *more))
@@ -137,7 +137,7 @@ def test_locked_memory_of_the_host_is_written(n: int) -> None:
 
 @pytest.mark.gpu
 def test_locked_memory_is_not_given_out_again_while_it_is_written() -> None:
-    """Nobody waits for the numbers; whoever takes memory then gets another."""
+    """Nobody waits for the numbers; memory that is taken then is other memory."""
     values = torch.full((1000,), 7.0, device="cuda")
     first = torch.empty(1000, pin_memory=True)
     place = first.data_ptr()

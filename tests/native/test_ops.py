@@ -390,7 +390,7 @@ def test_a_list_may_name_rays_that_no_gaussian_is_listed_for(device: torch.devic
 
 @pytest.mark.parametrize("call", CALLS)
 def test_absurd_numbers_never_crash(call: str, device: torch.device) -> None:
-    """A few entries of one or two tensors become huge, tiny or zero. Whatever comes of it, it comes as tensors or as an exception."""
+    """A few entries of one or two tensors become huge, tiny or zero. The result is tensors or an exception."""
     rng, args = random.Random(5), arguments(call, device)
     names = [k for k, v in tensors_of(args) if v.is_floating_point()]
     for _ in range(60):

@@ -28,7 +28,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 def with_two(case: Case) -> Case:
-    """The lidar's own opacity is what was the one of both; the camera's is another."""
+    """The lidar's own opacity is the former one of both; the camera's is another."""
     g = case.scene.gaussians
     own = torch.cat([g.lidar_logits, g.opacity_logits[:, None]], dim=1)
     other = torch.randn_like(g.opacity_logits)

@@ -2,10 +2,10 @@
 """Projection by compiled kernels against the plain torch reference in double precision: the same Gaussians, bounds and order.
 
 Class `exact`: bounds agree to 1e-4 of a pixel or radian and of their own size (measured over eight seeds: 4e-5; about 12 roundings of
-sigma points whose pixels may lie anywhere). Far outside the image, where distortion raises them to the seventh power, to 3e-4
-(measured: 6e-5). Left out are Gaussians about which float32 may decide otherwise: whose bounding sphere changes the answer if it grows
-or shrinks by 1e-4, who have a sigma point within 1e-4 m of the near distance, or whose bounds come within 1e-5 turns of the azimuth
-where a sweep begins.
+sigma points whose pixels may lie anywhere). Far outside the image, where distortion raises them to the seventh power, to 3e-4 (measured:
+6e-5). Left out are Gaussians about which float32 may decide otherwise: those with a bounding sphere that changes the answer if it grows
+or shrinks by 1e-4, with a sigma point within 1e-4 m of the near distance, or with bounds within 1e-5 turns of the azimuth where a sweep
+begins.
 """
 
 import math
@@ -90,7 +90,7 @@ def mask(index: Tensor, n: int) -> Tensor:
 
 
 def surely_seen(g: WorldGaussians, view: View) -> tuple[Tensor, Tensor]:
-    """[N] bool: seen whatever float32 rounds to, and seen if it rounds in favour."""
+    """[N] bool: seen with any rounding of float32, and seen if it rounds in favour."""
     reach = (2 * torch.log(255 * g.opacities).clamp(min=0)).sqrt()
     radii = reach * g.scales.amax(-1)
     sure, maybe = (
@@ -332,7 +332,7 @@ def test_bounds_hold_far_from_the_origin_of_the_world(sensor: str, device: torch
 
 
 def test_the_row_that_a_view_brings_is_what_the_kernels_see(device: torch.device) -> None:
-    """It spares a wait for the device and changes nothing; and what lies in it counts, not the poses."""
+    """It spares a wait for the device and changes nothing; the row's numbers count, not the poses."""
     view = cast_view(make_camera_view(32, 24, 30.0, "top_to_bottom", CAMERA_MOTION), torch.float32)
     other = cast_view(make_camera_view(32, 24, 30.0, "top_to_bottom"), torch.float32)
     g = make_gaussians(in_frustum(view, 50, 1, 30), POSE)

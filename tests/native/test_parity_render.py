@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rendering by compiled kernels against the plain torch reference in double precision, values and all gradients.
 
-Class `exact`: the same formulas in float32. What that may err by follows from the scene (`parity.rounding`): a few units in the last
+Class `exact`: the same formulas in float32. Their possible error follows from the scene (`parity.rounding`): a few units in the last
 place of the distance, in standard deviations of the Gaussian that is passed, hence some 1e-5 for Gaussians of 0.1 m and some 1e-3 for
-those of 1 mm at 10 m. Values must stay within it on every ray, gradients within 1e-4 and the root mean square of it; what is summed
-over many Gaussians or rays with either sign (tracks, poses) within five times that. Measured over eight seeds: values within 0.75 of
-their limits, gradients within 0.25, those of quaternions and sums within 0.7.
+those of 1 mm at 10 m. Values must stay within it on every ray, gradients within 1e-4 and the root mean square of it; sums over many
+Gaussians or rays with either sign (tracks, poses) within five times that. Measured over eight seeds: values within 0.75 of their limits,
+gradients within 0.25, those of quaternions and sums within 0.7.
 """
 
 import math
@@ -81,7 +81,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 
 
 def assert_parity(case: Case, device: torch.device, slope: float = 2e-4, learn_poses: bool = True) -> None:
-    """`slope` limits what rounding may do to gradients in this scene, so that no limit is loose without saying so."""
+    """`slope` limits the effect of rounding on gradients in this scene, so that no limit is loose without saying so."""
     errors = compare(case, device, learn_poses)
     clear = errors.rounding.clear
     assert not len(clear) or clear.double().mean() > 0.97, "too many rays decide within rounding"
@@ -369,7 +369,7 @@ def test_a_trained_scene_seen_by_its_lidar(device: torch.device) -> None:
 
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])
 def test_far_from_the_origin_of_the_world(sensor: str, device: torch.device) -> None:
-    """50 km away float32 counts in steps of 1/256 m. Sensor and means stand on such steps; what is rendered must not know of them."""
+    """50 km away float32 counts in steps of 1/256 m. Sensor and means stand on such steps; the rendering must not know of them."""
     far = make_pose((0.0, 0.0, 0.0), (50000.0, -40000.0, 100.0))
     near = torch.eye(4, dtype=F64)
     if sensor == "camera":
@@ -447,7 +447,7 @@ def test_a_gaussian_just_above_the_threshold_is_blended(device: torch.device) ->
 
 
 def test_the_transmittance_ends_a_ray(device: torch.device) -> None:
-    """0.9^87 is above 1e-4 and 0.9^88 is below: 87 of 300 layers are blended, whatever order they are stored in."""
+    """0.9^87 is above 1e-4 and 0.9^88 is below: 87 of 300 layers are blended, stored in any order."""
     depths = 3 + 0.01 * torch.randperm(300).to(F64)
     values, gradients = result(on_axis(depths, 0.1), device, "opacity")
     assert 1 - values["opacity"].item() == pytest.approx(0.9**87, abs=1e-6)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tile lists by compiled kernels against the plain torch ones: given the same bounds, the same lists, entry by entry.
 
-CUDA's tiles hold rays in other places (padded to the plan's size, in the order of its sort), so there the rays of a tile are a set.
-Last: what the lists of the kernels lose against all pairs.
+CUDA's tiles hold rays in other places (padded to the plan's size, in the order of its sort), so there the rays of a tile are a set. Last:
+the losses of the kernels' lists against all pairs.
 """
 
 import math
@@ -299,7 +299,7 @@ VIEWS["lidar"] = make_lidar_view(make_lidar(12, 64), LIDAR_MOTION)
 
 
 def projections(name: str, device: torch.device, n: int) -> tuple[View, Projection, Projection]:
-    """Of n Gaussians around, every fifth of them transparent: those that the view sees, and all of them."""
+    """Projections of n Gaussians around, every fifth of them transparent: those that the view sees, and all of them."""
     view = cast_view(VIEWS[name], torch.float32)
     means = in_frustum(VIEWS[name], n, 2, 12) if name == "camera" else around(n, 2, 12)
     g = to_float32(make_gaussians(means, speed=3.0))

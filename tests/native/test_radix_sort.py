@@ -59,7 +59,7 @@ def random(n: int, device: str, low: int = -(2**31), high: int = 2**31) -> Tenso
 
 
 def order_of(keys: Tensor, bits: int) -> Tensor:
-    """As unsigned numbers of so many bits."""
+    """The order of keys as unsigned numbers of so many bits."""
     return torch.argsort(keys.long() & (1 << bits) - 1, stable=True)
 
 
@@ -87,7 +87,7 @@ def test_lower_bits_may_come_along(bits: int, device: str) -> None:
 
 @pytest.mark.parametrize("bits", [13, 32])
 def test_few_different_keys(bits: int, device: str) -> None:
-    """As high digits of distances are: whole warps have the same."""
+    """High digits of distances are so: whole warps have the same."""
     keys = random(9_000, device, 0, 3) << bits - 2
     assert torch.equal(sort(keys, bits, keys).values, keys[order_of(keys, bits)])
 
@@ -99,7 +99,7 @@ def test_values_that_are_not_given_are_numbers(device: str) -> None:
 
 @pytest.mark.parametrize("there", [0, 1, 4096, 4999, 5_000, 7_000])
 def test_so_many_as_the_device_knows(there: int, device: str) -> None:
-    """What lies behind them stays as it was."""
+    """Memory behind them stays as it was."""
     keys, n = random(5_000, device), min(there, 5_000)
     found, order = sort(keys, 32, there=there), order_of(keys[:n], 32)
     assert torch.equal(found.values[:n].long(), order) and torch.equal(found.keys[:n], keys[order])

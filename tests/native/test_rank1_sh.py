@@ -33,7 +33,7 @@ def kernels() -> None:
 
 
 def scene_of(still: int, moving: int, bands: int = 16, device: str = "cpu") -> SplitGaussians:
-    """Of which a third has channels that are clamped; one of five nodes is empty."""
+    """A scene in which a third of the Gaussians has channels that are clamped, and one of five nodes is empty."""
     n, generator = still + moving, torch.Generator().manual_seed(still + moving)
 
     def made(*shape: int) -> Tensor:
@@ -52,7 +52,7 @@ def doubled(g: SplitGaussians) -> SplitGaussians:
 
 
 def colours_of(n: int, device: str = "cpu") -> Tensor:
-    """Gradients; a third is of what no image sees."""
+    """Gradients of colours; a third belongs to Gaussians that no image sees."""
     d_colour = torch.randn(n, 3, generator=torch.Generator().manual_seed(n)).to(device)
     d_colour[::3] = 0
     return d_colour
@@ -140,7 +140,7 @@ def test_a_second_product_is_written_and_both_count() -> None:
 
 
 def test_what_is_the_whole_gradient_is_handed_on_at_once() -> None:
-    """And what is not waits for the rest, which is written."""
+    """Other gradients wait for the rest, which is written."""
     g, deferred, found = learned(), DeferredShGrad(), []
     with deferred.expect(g.sh0, g.sh_rest, update=found.append):
         with torch.no_grad():

@@ -45,8 +45,8 @@ def angle_of(view: Case) -> float:
 
 
 def check(view: Case, device: str, poses: tuple[Tensor, Tensor] | None = None) -> Rays:
-    """Rays of the view, cast to float32, within the rounding of its numbers: of the axes, of the products with them (some ten in a
-    row), of an angle and of a fraction, by which the rays are as far off as the sensor goes or turns."""
+    """Rays of the view, cast to float32, within the rounding of its numbers: of the axes, of the products with them (some ten in a row),
+    of an angle and of a fraction; these move the rays as far as the sensor goes or turns."""
     view = cast_view(view, torch.float32)
     exact, on_device = cast_view(view, F64), cast_view(view, torch.float32, device)
     found, expected = rays(on_device), exact.rays()

@@ -62,7 +62,7 @@ def nvcc() -> str:
 
 @pytest.fixture(scope="session")
 def table(nvcc: str) -> Table:
-    """Of what is not as it was when the budget was made; of all, if NUREC_RESOURCES asks for the table."""
+    """Kernels that have changed since the budget was made; all kernels, if NUREC_RESOURCES asks for the table."""
     own = os.environ.get("NUREC_RESOURCES")
     known = set() if own else measured.unchanged(nvcc, asked, read_budget())
     found = measure(nvcc, files=[file for file in own_files() if file not in known])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator render_views (kernels/raster_warps/views), which the CUDA drivers alone have: torch's own checks, what it needs, and that
-wrong input is refused. What it renders: tests/native/test_inference.py."""
+"""The operator render_views (kernels/raster_warps/views), which the CUDA drivers alone have: torch's own checks, its requirements, and
+the refusal of wrong input. Its images: tests/native/test_inference.py."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 def call_of(sensor: str, device: torch.device, n: int = 20, views: int = 2) -> dict[str, Any]:
-    """By the names of the operator's arguments and of its tensors."""
+    """The call by the names of the operator's arguments and of its tensors."""
     made = views_of(sensor, views, device, width=9, height=7)
     scene, kept = scene_for(made[0], n, device, actors=0.4 if n else 0.0), {}
 

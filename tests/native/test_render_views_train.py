@@ -27,7 +27,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) -> dict[str, Any]:
-    """By the names of the operator's arguments and of its tensors."""
+    """The call by the names of the operator's arguments and of its tensors."""
     views = views_of(sensor, 2, device, width=9, height=7)
     views = by_other_cameras(views) if cameras > 1 else views
     stages, kept = stages_for(device), {}
@@ -59,7 +59,7 @@ def call(args: dict[str, Any]) -> Any:
 
 
 def backward_of(args: dict[str, Any], of_features: bool = False) -> dict[str, Any]:
-    """Of the backward operator."""
+    """The call of the backward operator."""
     out, distance, transmittance, _, _, *kept = call(args)
     outputs = Outputs(out, distance, transmittance)
     more = dict(zip(SavedViews._fields, kept, strict=True)) | outputs._asdict()
@@ -84,7 +84,7 @@ def packed_colours(args: dict[str, Any], grad_accum: Tensor) -> tuple[Any, ...]:
 @pytest.mark.parametrize("n", [0, 20])
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
-    """What a part or a row does not need is not written, so that outputs of two calls need not be equal."""
+    """Outputs that a part or a row does not need are not written, so that those of two calls need not be equal."""
     is_camera = sensor != "lidar"
     for capacity in (-1, 500):
         args = call_of(sensor, device, n, cameras=2 if is_camera else 1) | {"capacity": capacity}

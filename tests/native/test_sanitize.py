@@ -146,7 +146,7 @@ def test_empty_tiles_make_a_large_image_of_a_small_one() -> None:
 
 
 def tool(folder: Path, report: str) -> str:
-    """A program that prints a report, whatever it is asked."""
+    """A program that prints a report at any call."""
     path = folder / "compute-sanitizer"
     path.write_text(f"#!/bin/sh\ncat <<'END'\n{report}\nEND\n")
     path.chmod(0o755)

@@ -53,7 +53,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 def gradients(
     g: AnyGaussians, view: View, pairs: PairList, length: int, distance: bool = True, rays: bool = False
 ) -> list[Tensor]:
-    """Of a weighted sum of the outputs, to all that is given."""
+    """Gradients of a weighted sum of the outputs, by all inputs."""
     gaussians, features, of_rays, *rest = given(g, view, pairs)
     leaves = [t.clone().requires_grad_() for t in (*gaussians, features, *of_rays[:2])]
     of_rays = [*leaves[8:], *of_rays[2:]] if rays else list(of_rays)
@@ -75,7 +75,7 @@ def assert_parts_agree(g: AnyGaussians, view: View, pairs: PairList, length: int
 
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_nothing_is_read_of_what_a_view_does_not_see(sensor: str, device: torch.device) -> None:
-    """A third of the Gaussians are transparent: outputs are the same, and gradients of what is hidden are zeros."""
+    """A third of the Gaussians are transparent: outputs are the same, and gradients of the hidden ones are zeros."""
     view = view_of(sensor, device)
     g = scene(view, device)
     g.opacities[::3] = 0
@@ -93,7 +93,7 @@ def test_nothing_is_read_of_what_a_view_does_not_see(sensor: str, device: torch.
 
 
 def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None:
-    """Of a lidar, whose rays read rows that are made on the way to its lists, unless they are to blend other features."""
+    """A lidar's rays read rows that are made on the way to its lists, unless they are to blend other features."""
     view = view_of("lidar", device)
     g = scene(view, device)
     g.opacities[::3] = 0
@@ -118,8 +118,8 @@ def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None
 
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_the_longest_lists_come_first(sensor: str, device: torch.device) -> None:
-    """Of lists that have more than two parts, then of those that have two, then the other lists, which is as close as a sixteenth of an
-    octave; each list's parts side by side."""
+    """Lists with more than two parts come first, then those that have two, then the others, which is as close as a sixteenth of an
+    octave; each list's parts lie side by side."""
     view, length = view_of(sensor, device), 20
     g = scene(view, device, 300)
     pairs = lists_of(g, view, exact=True)
@@ -152,7 +152,7 @@ def test_rows_must_fit(device: torch.device) -> None:
 
 
 def test_each_ray_must_be_in_a_list(device: torch.device) -> None:
-    """Outputs of others would be whatever was in memory before."""
+    """Outputs of other rays would be the earlier content of the memory."""
     view = view_of("lidar", device)
     g = scene(view, device, 20)
     pairs = lists_of(g, view, exact=True)
@@ -175,7 +175,7 @@ def test_parts_give_what_whole_lists_do(sensor: str, length: int, device: torch.
 @pytest.mark.parametrize("distance", [False, True], ids=["colour", "distance"])
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_gradients_of_parts(sensor: str, distance: bool, rays: bool, device: torch.device) -> None:
-    """Every instance of the backward kernel, of Gaussians a third of which stands still."""
+    """Every instance of the backward kernel, with Gaussians a third of which stands still."""
     view = view_of(sensor, device)
     g = in_parts(scene(view, device, 150), 50)
     pairs = lists_of(g, view, True)
@@ -211,7 +211,7 @@ def on_axis(depths: Tensor, opacities: Tensor | float, device: torch.device) -> 
     ],
 )
 def test_walls_that_end_rays_in_an_early_part(opacity: float, length: int, device: torch.device) -> None:
-    """40 walls: behind T = 1e-4 nothing is blended, and nothing behind has a gradient, in whatever part it lies."""
+    """40 walls: behind T = 1e-4 nothing is blended, and no Gaussian behind it has a gradient, in any part."""
     g, view = on_axis(3 + 0.1 * torch.arange(40, dtype=F64), opacity, device)
     pairs = lists_of(g, view, True)
     assert_parts_agree(g, view, pairs, length)
@@ -304,7 +304,7 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     pairs = lists_of(g, view, True)
     gaussians, features, of_rays, lists, row, moving = given(g, view, pairs)
     args = list(gaussians), features, list(of_rays), list(lists), row, moving, 8
-    # what a part does not need is not written, so that outputs of two calls need not be equal
+    # outputs that a part does not need are not written, so that those of two calls need not be equal
     check_schema(torch.ops.nurec_lite.render_segments.default, args)
     out, distance, transmittance, _, *kept = torch.ops.nurec_lite.render_segments(*args)
     outputs = [out, distance, transmittance]

@@ -84,7 +84,7 @@ def test_only_what_is_asked_for(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_operator_is_a_whole_one(device: str) -> None:
-    """The operator changes what its schema says, and its gradient is registered."""
+    """The operator changes exactly the tensors of its schema, and its gradient is registered."""
     sh, directions = inputs(33, 16, device)
     op = torch.ops.nurec_lite.sh_colour.default
     backward = torch.ops.nurec_lite.sh_colour_backward.default

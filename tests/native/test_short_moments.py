@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator adam with moments that are bfloat16: what it does is what float32 does, within what 8 bits explain and in the mean without
-an error. The option that keeps such moments is tested in tests/opt/test_amp.py."""
+"""The operator adam with moments that are bfloat16: it does the same as with float32, within the rounding of 8 bits and in the mean
+without an error. The option that keeps such moments is tested in tests/opt/test_amp.py."""
 
 from itertools import product
 
@@ -29,7 +29,7 @@ def kernels() -> None:
 
 
 def optimizers(n: int, bands: int, device: str) -> tuple[torch.optim.Adam, torch.optim.Adam]:  # with it, without
-    """Of harmonics between other parameters."""
+    """Optimizers of harmonics between other parameters."""
     shapes = {"means": (n, 3), "sh0": (n, 1, 3), "sh_rest": (n, bands - 1, 3), "lidar_logits": (n, 2)}
     values = {name: torch.randn(shape, device=device) for name, shape in shapes.items()}
     made = []
@@ -115,7 +115,7 @@ def test_steps_are_those_in_float32_but_for_8_bits(n: int, bands: int, written: 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("written", [False, True], ids=["outer", "written"])
 def test_moments_that_start_anywhere(written: bool, device: str) -> None:
-    """In the middle of what is read as a vector; a value's draws are the same."""
+    """They start in the middle of a row that is read as a vector; a value's draws are the same."""
     ours, other = optimizers(70, 16, device)
     amp.shorten(other)
     advance(ours, other)
@@ -142,7 +142,7 @@ def test_a_failed_step_changes_nothing(written: bool, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("written", [False, True], ids=["outer", "written"])
 def test_touched_only(written: bool, device: str) -> None:
-    """What has no gradient stays, to the last bit."""
+    """Rows without a gradient stay, to the last bit."""
     ours, _ = optimizers(150, 9, device)
     advance(ours)
     before = kept_in(ours)
@@ -167,7 +167,7 @@ def alike(n: int, start: float = 0.3) -> tuple[torch.optim.Adam, Rank1ShGrad]:
 
 
 def test_the_mean_of_many_is_that_in_float32() -> None:
-    """Over 300 steps, in each of which a second moment changes by a fraction of a unit; rounded to the nearest it would not change."""
+    """A second moment changes by a fraction of a unit in each of 300 steps; rounded to the nearest it would not change."""
     ours, outer = alike(5000)
     (sh0, _), gradient = outer.harmonics, float(sh_basis(outer.directions[0, :1], 1)) * 0.7
     first = second = float(torch.tensor(0.3, dtype=SHORT))

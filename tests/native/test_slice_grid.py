@@ -25,7 +25,7 @@ def kernels() -> None:
 
 
 def inputs(image: tuple[int, int], grid: tuple[int, int, int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Colours of which some are darker than 0 or brighter than 1."""
+    """Colours; some are darker than 0 or brighter than 1."""
     generator = torch.Generator().manual_seed(seed)
     made = [0.3 * torch.randn(NUMBERS, *grid, generator=generator)]
     made += [torch.rand(*image, 3, generator=generator) * 1.6 - 0.3, torch.randn(*image, 3, generator=generator)]

@@ -33,7 +33,7 @@ def views(T: Tensor = POSE) -> list[CameraView | LidarView]:
 
 
 def centre_of(start: Tensor, end: Tensor) -> Tensor:
-    """As View.centre() rounds it."""
+    """The centre, rounded as by View.centre()."""
     return (0.5 * (start.float() + end.float())[:3, 3]).double()
 
 
@@ -70,8 +70,8 @@ def trajectory_by_torch(view: CameraView | LidarView) -> Tensor:
 
 
 def equal_in_float32(found: Tensor, expected: Tensor) -> None:
-    """Doubles that differ in their last digits round to the same float32 or to neighbours; of numbers that come out near 0 by
-    cancellation only what is left of a double counts."""
+    """Doubles that differ in their last digits round to the same float32 or to neighbours; for numbers that come out near 0 by
+    cancellation only the remaining digits of a double count."""
     assert found.dtype == torch.float32 and found.device.type == "cpu" and found.shape == expected.shape
     torch.testing.assert_close(found.double(), expected.float().double(), rtol=2 * EPS, atol=1e-14)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warp tiles of 32 rays and their lists (kernels/raster_warps/bin), which the CUDA drivers alone have: compared with what rays see, by the
-responses of tests/support/splat_scenes.py. Blending them: tests/native/test_segments.py."""
+"""Warp tiles of 32 rays and their lists (kernels/raster_warps/bin), which the CUDA drivers alone have: compared with the responses on
+rays of tests/support/splat_scenes.py. Blending them: tests/native/test_segments.py."""
 
 import math
 from dataclasses import replace
@@ -151,7 +151,8 @@ def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_exact_lists_render_the_same(sensor: str, device: torch.device) -> None:
-    """To the last bit: what is left out has no response on any ray of the bundle, and all else keeps its order. Images have no medians."""
+    """Images are equal to the last bit: Gaussians that are left out have no response on any ray of the bundle, and all others keep their
+    order. Images have no medians."""
     view = view_of(sensor, device)
     g = scene(view, device)
     exact, boxes = lists_of(g, view, True), lists_of(g, view, False)
@@ -211,7 +212,7 @@ def test_bands_are_a_lidar_s(device: torch.device) -> None:
 
 
 def test_a_gaussian_without_a_warp_tile_is_in_no_row(device: torch.device) -> None:
-    """What passes between two bands has no candidates, and is not sorted."""
+    """A Gaussian that passes between two bands has no candidates, and is not sorted."""
     view = view_of("lidar", device)
     g = scene(view, device, 200)
     result = native.project(g, view, plan=PLAN)
@@ -274,7 +275,7 @@ def to_double(g: WorldGaussians) -> WorldGaussians:
 
 
 def on_a_road(n: int) -> WorldGaussians:
-    """A tenth of a millimetre to five thick, up to a metre wide, from 3 to 30 metres away: what float32 squares least well."""
+    """Gaussians a tenth of a millimetre to five thick, up to a metre wide, from 3 to 30 metres away: float32 squares these least well."""
     azimuth, away = uniform(-math.pi, math.pi, n), torch.exp(uniform(1.2, 3.4, n))
     road = torch.stack([away * azimuth.cos(), away * azimuth.sin(), torch.full((n,), -1.7, dtype=F64)], dim=1)
     scales = torch.exp(torch.cat([uniform(-4, 0, n, 2), uniform(-9, -5.3, n, 1)], dim=1))
@@ -327,7 +328,7 @@ def test_few_rays(rays: int, device: torch.device) -> None:
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("sensor", ["still camera", "lidar"])
 def test_a_capacity(sensor: str, exact: bool, device: torch.device) -> None:
-    """Where it is too small, entries are left out, and `needed` says how many there are."""
+    """Entries are left out where it is too small, and `needed` says how many there are."""
     view = view_of(sensor, device)
     g = scene(view, device, 60)
     full = lists_of(g, view, exact)

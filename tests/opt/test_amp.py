@@ -51,7 +51,7 @@ def own_of(*above: str, **parameters: dict[str, Any]) -> Stages:
 
 
 def types_of(state: TrainState) -> dict[str, torch.dtype]:
-    """Of all that has moments; shapes and devices are those of the parameters."""
+    """Types of all tensors that have moments; shapes and devices are those of the parameters."""
     found = {}
     for group in state.optimizer.param_groups:
         (parameter,) = group["params"]
@@ -131,7 +131,7 @@ def test_any_degree(degree: int) -> None:
 
 @pytest.mark.parametrize("images", [(), (0, 1)], ids=["no image", "two images"])
 def test_steps_of_another_number_of_images(images: tuple[int, ...]) -> None:
-    """Whose gradients are written, or are none."""
+    """Gradients are written, or there are none."""
     state, stages = tiny_state(), own_of()
     stages.update.learn(stages, state, tiny_shots((0,), (0,)))
     before = state.scene.gaussians.sh_rest.detach().clone()
@@ -181,7 +181,7 @@ def test_it_goes_with_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def saved(names: tuple[str, ...], path: Path) -> TrainState:
-    """Behind three steps, none of which relocates."""
+    """A checkpoint after three steps, none of which relocates."""
     state = tiny_state()
     steps(stages_of(*names), state, 3)
     counters = {"step": state.step, "seconds": 1.0}

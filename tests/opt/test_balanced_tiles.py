@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `balanced_tiles`: a field of the plan, and the range of its parameter. That parts give what whole lists do:
+"""The option `balanced_tiles`: a field of the plan, and the range of its parameter. Parts give the same as whole lists:
 tests/native/test_warp_tiles.py; a training step: tests/opt/test_warp_cull.py."""
 
 from dataclasses import replace

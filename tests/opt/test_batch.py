@@ -294,9 +294,7 @@ def test_with_others_training_is_that_of_the_option_alone(names: tuple[str, ...]
     found = trained(("batch", *names) if first else (*names, "batch"))
     if set(names) <= {"workers", "resident", "pinned", "prefetch"}:
         assert_close(found[0], alone[0])
-    for mine, other in zip(
-        found[1], alone[1], strict=True
-    ):  # in the states Adam makes whole steps of what rounding leaves
+    for mine, other in zip(found[1], alone[1], strict=True):  # in the states Adam makes whole steps of rounding errors
         assert mine == pytest.approx(other, rel=2e-3, abs=1e-5)
 
 

@@ -84,7 +84,7 @@ def planned_state(stages: Stages, device: torch.device, planned: Planned, calibr
 def learned_twice(
     device: torch.device, planned: Planned, others: tuple[str, ...] = (), number: int = 4, **own: Any
 ) -> tuple[Any, Any, Counter[str]]:
-    """In one launch with other options, by the loop without, and what the launch called of the loop's stages."""
+    """A step in one launch with other options, a step by the loop without, and the launch's calls of the loop's stages."""
     together, calls = counted(behind(stages_with(device, NEEDED, **own), *others), *RENDERING)
     loop = stages_with(device, NEEDED, one_launch=False, **own)
     one, other = (learned(s, planned_state(s, device, planned, calibrate=True), number) for s in (together, loop))
@@ -128,7 +128,7 @@ def test_branches_on_streams_of_their_own(planned: Planned, device: torch.device
 
 @pytest.mark.parametrize("calibrate", [False, True])
 def test_nothing_of_all_hinders_it(calibrate: bool, device: torch.device) -> None:
-    """Whatever else has kernels of its own."""
+    """All other options have kernels of their own."""
     names = (*WITHOUT_WAITING, *FUSED)
     together, calls = counted(behind(stages_with(device, names, **SEVERAL), "side_streams"), *RENDERING)
     loop = stages_with(device, names, one_launch=False, **SEVERAL)

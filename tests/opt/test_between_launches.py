@@ -22,7 +22,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def results_of(stages: Stages, state: TrainState, n: int) -> list[tuple[StepResult, Tensor, list[float]]]:
-    """Of each of n steps, and copies of its figures and its report that were taken before the next."""
+    """Results of each of n steps, and copies of its figures and its report that were taken before the next."""
     found = []
     for _ in range(n):
         result = step(stages, state)
@@ -63,7 +63,7 @@ def test_rates_of_each_step_lie_where_the_recorded_one_reads_them() -> None:
 
 @pytest.mark.gpu
 def test_launches_under_way_keep_what_each_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host is ahead by several of them, and reads what each told when all are done; later ones do not change it."""
+    """The host is ahead by several of them, and reads the reports when all are done; later ones do not change them."""
     state, stages = gpu_state(every=1000), stages_of("cuda_graph", device=torch.device("cuda"))
     monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 8192)
     results = []

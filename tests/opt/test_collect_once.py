@@ -33,7 +33,7 @@ FIELDS = ("means", "quats", "scales", "opacities", "sh", "frames", "lidar", "vel
 def gradients(
     stages: Stages, state: TrainState, lidar_rays: int = 128, shots: Shots | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Loss terms of one step, and what the optimizer would get; of the plan's shots, or of those that are given."""
+    """Loss terms of one step, and the optimizer's gradients; of the plan's shots, or of those that are given."""
     found: dict[str, Tensor] = {}
 
     def keep(state: TrainState) -> None:
@@ -70,7 +70,8 @@ def test_so_are_those_of_any_number_of_images_and_sweeps(images: tuple[int, ...]
 
 
 def test_gathering_once_and_one_by_one_is_the_same() -> None:
-    """But for rounding: the same formulas on more rows. The baseline leaves the activation to who needs it, the option hands on its own."""
+    """They agree up to rounding: the same formulas on more rows. The baseline leaves the activation to its readers, the option hands on
+    its own."""
     scene, views = tiny_state().scene, tiny_shots((0, 1), (2,)).views
     one_by_one, once = reference_stages(), build_stages(ONCE)
     expected, found = one_by_one.render.gather(one_by_one, scene, views), once.render.gather(once, scene, views)
@@ -83,7 +84,7 @@ def test_gathering_once_and_one_by_one_is_the_same() -> None:
 
 
 def test_collect_is_called_once_for_all_views() -> None:
-    """Whatever it is: with an option that swaps it, too."""
+    """That holds for any collector: with an option that swaps it, too."""
     asked: list[int] = []
 
     def noted(scene: Scene, times: Tensor, *rest: Any) -> Any:

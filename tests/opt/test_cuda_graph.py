@@ -301,7 +301,7 @@ def test_the_benchmark_compares_losses_first(stand_in: None, tmp_path: Path) -> 
     names = BELOW[:-1]
     write_pack(tiny_capture(), tmp_path / "tiny.pack")
     small = "model.points=300 model.actor_points=40 model.raised_points=50 model.far_points=20 model.sky_height=8 density.cap=560"
-    kept = "density.every=1000 train.steps=40 device=cpu"  # no relocation, whose draws tell apart what differs by rounding alone
+    kept = "density.every=1000 train.steps=40 device=cpu"  # no relocation, whose draws tell apart results that differ by rounding alone
     given = ["data=pack", f"data.root={tmp_path / 'tiny.pack'}", *small.split(), *kept.split()]
     out = tmp_path / "out.json"
     asked = [*given, "--rounds", "2", "--steps", "4", "--warmup", "12", "--out", str(out)]

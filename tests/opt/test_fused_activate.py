@@ -40,7 +40,7 @@ def kernels() -> None:
 
 
 def given_to(g: Gaussians) -> dict[str, Tensor]:
-    """Gradients of the values, some of which are 0."""
+    """Gradients of the values; some are 0."""
     values = activate(g)
     wanted = VALUES if values["lidar_opacities"] is not values["opacities"] else VALUES[:-1]
     seen = torch.rand(len(g)) < 0.7
@@ -50,7 +50,7 @@ def given_to(g: Gaussians) -> dict[str, Tensor]:
 def differentiated(
     by: Activate, g: Gaussians, given: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor | None]]:
-    """All values, and gradients of what is stored, from those of some values."""
+    """All values, and gradients of the stored numbers, from those of some values."""
     leaves = {k: getattr(g, k).detach().requires_grad_() for k in STORED}
     values = by(replace(g, **leaves))
     found = torch.autograd.grad(
@@ -63,8 +63,8 @@ def differentiated(
 
 
 def assert_gradients(g: Gaussians, given: dict[str, Tensor], found: dict[str, Tensor | None]) -> None:
-    """Every number to some units in the last place of what it is the product of: of the gradient that was given divided by the
-    quaternion's length (two parts of it cancel), times the scale, times at most 1/4."""
+    """Every number agrees to some units in the last place of the product that makes it: the given gradient divided by the quaternion's
+    length (two parts of it cancel), times the scale, times at most 1/4."""
     _, truth = differentiated(activate, on(g, "cpu", torch.float64), {k: d.double() for k, d in given.items()})
     for name in STORED:
         a, b = found[name], truth[name]
@@ -210,7 +210,7 @@ def test_the_same_means_every_time_and_none_of_nothing(device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("n", [31, 1000, 34199])
 def test_equal_weights_of_tie_and_opacity_leave_the_lesser_exactly_where_it_is(n: int, device: str) -> None:
-    """As the plain ones do (tests/training/test_losses.py): Adam would make a step of what rounding leaves."""
+    """The plain ones do so (tests/training/test_losses.py): Adam would make a step of the rounding error."""
     camera, lidar = (torch.randn(n, device=device).requires_grad_() for _ in range(2))
     opacities = torch.sigmoid(camera), torch.sigmoid(lidar)
     terms = fused_activate.regularisers(*opacities, torch.ones(n, 3, device=device))

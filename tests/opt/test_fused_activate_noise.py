@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Noise of the option `fused_activate`: that of plain torch in float64, which is given the numbers that the option draws; and where the
-count comes from by which it draws."""
+"""Noise of the option `fused_activate`: that of plain torch in float64, from the numbers that the option draws; and the source of the
+count that these draws follow."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -17,7 +17,7 @@ from nurec_lite.training.density import MAX_COPIES, Relocation, by_node, relocat
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BOTH = pytest.mark.parametrize("chosen", [relocate, relocate_masked], ids=lambda f: f.__name__)
-ROUNDING = {"rtol": 1e-5, "atol": 1e-5}  # up to logits of 4 the last bit of an opacity is 4e-6 of what it lacks to 1
+ROUNDING = {"rtol": 1e-5, "atol": 1e-5}  # up to logits of 4 the last bit of an opacity is 4e-6 of its distance to 1
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -26,7 +26,7 @@ def kernels() -> None:
 
 
 def store(n: int, columns: int, living: int, device: str) -> Gaussians:
-    """Some of which live."""
+    """A store in which some Gaussians live."""
     g = gaussians_of(n, columns, odd=False)
     g.opacity_logits.clamp_(-4, 4), g.lidar_logits.clamp_(max=4)
     g.opacity_logits[living:] = g.lidar_logits[living:, LIDAR_VALUES:] = -9
@@ -60,7 +60,7 @@ def assert_alike(found: Relocation, wanted: Relocation) -> None:
 def test_a_relocation_is_that_without_it(
     chosen: Callable[..., Relocation | None], n: int, living: int, n_new: int, columns: int, device: str
 ) -> None:
-    """Of few copies each, of some ten, and of more than one may have."""
+    """Gaussians get few copies each, some ten, and more than one may have."""
     g = store(n, columns, living, device)
     found = moved(chosen, g, n_new, split=fused_activate.mcmc_split)
     assert_alike(found, moved(chosen, g, n_new))

@@ -38,7 +38,7 @@ def kernels() -> None:
 def optimizers(
     shapes: tuple[tuple[int, ...], ...], device: str
 ) -> tuple[torch.optim.Adam, torch.optim.Adam]:  # ours in float32, torch's in float64
-    """Of equal parameters, each a group with a rate of its own."""
+    """Optimizers of equal parameters, each parameter a group with a rate of its own."""
     values = [torch.randn(shape, device=device) for shape in shapes]
     made = []
     for dtype in (torch.float32, torch.float64):
@@ -141,7 +141,7 @@ def test_nothing_has_a_gradient() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_that_start_anywhere(device: str) -> None:
-    """In the middle of what is read as a vector."""
+    """They start in the middle of a row that is read as a vector."""
     ours, plain = optimizers(((1030,), (9, 3)), device)
     give_gradients(ours, plain)
     for parameter in parameters_in(ours):
@@ -231,7 +231,7 @@ def test_touched_only_is_of_the_gaussians() -> None:
 
 
 def moments_of(state: TrainState) -> dict[str, Tensor]:
-    """Of all groups, and the parameters themselves."""
+    """Moments of all groups, and the parameters themselves."""
     found = dict(state.scene.parameters())
     for group in state.optimizer.param_groups:
         found |= {f"{group['name']} {key}": v for key, v in state.optimizer.state[group["params"][0]].items()}
@@ -288,7 +288,7 @@ def test_steps_are_those_without_it() -> None:
 
 
 def test_it_takes_all_that_a_scene_learns() -> None:
-    """A scene of which everything is learned: sensors that are corrected, grids of colours, a lidar with an opacity of its own."""
+    """A scene that learns everything: sensors that are corrected, grids of colours, a lidar with an opacity of its own."""
     config = tiny_config()
     config = replace(config, model=replace(config.model, calibrate=True, bilateral_grid=[3, 2, 2], lidar_opacity=True))
     fused, plain = tiny_state(config), tiny_state(config)

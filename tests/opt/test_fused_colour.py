@@ -89,7 +89,7 @@ def plain(g: SplitGaussians, eye: Tensor) -> Tensor:
 @pytest.mark.parametrize(("still", "moving"), SIZES, ids=str)
 def test_colours_and_gradients(still: int, moving: int, bands: int, device: str) -> None:
     g, d_colour = scene_of(still, moving, bands), torch.randn(still + moving, 3)
-    d_colour[::3] = 0  # what no image sees
+    d_colour[::3] = 0  # no image sees these
     colour, grads = with_gradients(view_colour, on(g, device), EYE.to(device), d_colour.to(device))
     expected, wanted = with_gradients(plain, on(g, "cpu", torch.float64), EYE.double(), d_colour.double())
     torch.testing.assert_close(colour, expected, atol=4e-6, rtol=1e-5)
@@ -182,7 +182,7 @@ def test_a_step_is_that_without_it(device: str) -> None:
 
 
 def test_local_directions_are_what_it_goes_by() -> None:
-    """Of Gaussians that a camera sees, through the whole renderer."""
+    """Directions of Gaussians that a camera sees, through the whole renderer."""
     view = make_camera_view(9, 7, 8.0)
     g = to_float32(make_gaussians(in_frustum(view, 20, 3, 8)))
     view = view_float32(view)

@@ -47,7 +47,7 @@ def kernels() -> None:
 def optimizers(
     n: int, bands: int, device: str
 ) -> tuple[torch.optim.Adam, torch.optim.Adam]:  # ours, torch's in float64
-    """Of harmonics between other parameters."""
+    """Optimizers of harmonics between other parameters."""
     shapes = {"means": (n, 3), "sh0": (n, 1, 3), "sh_rest": (n, bands - 1, 3), "lidar_logits": (n, 2)}
     values = {name: torch.randn(shape, device=device) for name, shape in shapes.items()}
     made = []
@@ -65,7 +65,8 @@ def parameters_in(optimizer: torch.optim.Adam) -> list[Tensor]:
 
 
 def give(ours: torch.optim.Adam, plain: torch.optim.Adam, views: int = 1) -> Rank1ShGrad:
-    """Of harmonics products, which the plain one gets written; of all others gradients. Views lie apart, as in a message of ranks."""
+    """Gives products of harmonics, which the plain optimizer gets written, and gradients of all others. Views lie apart, as in a message
+    of ranks."""
     (means, sh0, sh_rest, lidar), exact = parameters_in(ours), parameters_in(plain)
     n, bands = len(sh0), 1 + sh_rest.shape[1]
     directions, colours = torch.randn(views, 6 * n + 5, device=means.device)[:, : 6 * n].view(views, 2, n, 3).unbind(1)
@@ -120,7 +121,7 @@ def test_products_of_several_views_are_added_up(bands: int, views: int, device: 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_moments_that_start_anywhere(device: str) -> None:
-    """In the middle of what is read as a vector."""
+    """They start in the middle of a row that is read as a vector."""
     ours, plain = optimizers(70, 16, device)
     given = give(ours, plain)
     fused_adam.update(ours, outer=given)
@@ -146,7 +147,7 @@ def test_a_failed_step_changes_nothing(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_touched_only(device: str) -> None:
-    """What has no gradient stays, with its moments; all else is as ever."""
+    """Rows without a gradient stay, with their moments; all others change as ever."""
     ours, plain = optimizers(150, 9, device)
     fused_adam.update(ours, outer=give(ours, plain))
     plain.step()
@@ -195,7 +196,7 @@ def own_of(*above: str, **parameters: dict[str, Any]) -> Stages:
 
 
 def gradients_of(stages: Stages, state: TrainState) -> dict[str, Tensor | None]:
-    """Of one step."""
+    """Gradients of one step."""
     found: dict[str, Tensor | None] = {}
     optimize = stages.update.optimize
 
@@ -342,7 +343,7 @@ def test_it_goes_with_batch() -> None:
 
 def test_after_options_that_add_gradients_up_it_does_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def everywhere(state: TrainState) -> None:
-        """Of several processes."""
+        """Products of several processes."""
 
     first = base_stages("native", CPU).swap("several_gpus", reduce=everywhere)
     with caplog.at_level("WARNING"):

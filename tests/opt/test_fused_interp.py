@@ -132,7 +132,7 @@ def test_actors_that_exist() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients(device: str) -> None:
-    """Of random sums over all that is collected, at two times at once, against the baseline's."""
+    """Gradients of random sums over all collected tensors, at two times at once, against the baseline's."""
     found = []
     for fused in (True, False):
         scene = scene_on(device)
@@ -210,7 +210,7 @@ def test_rows_of_tracks_follow_the_store() -> None:
 
 
 def taken_from_the_background(node: Tensor, n: int) -> Tensor:
-    """[N] of a store of as many Gaussians, n of which have gone over to the first track; in order."""
+    """[N] nodes of a store of as many Gaussians; n of them have gone over to the first track; in order."""
     changed = node.clone()
     first = int((node == 0).sum())
     changed[first - n : first] = 1
@@ -226,7 +226,7 @@ def known_rows(collect: FusedCollect, scene: Scene) -> Hashable | None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_of_tracks_follow_a_store_that_is_written_into(device: str) -> None:
-    """As a relocation does; no size changes, and what a recorded step reads stays where it lies."""
+    """A relocation writes into it so; no size changes, and the tensors that a recorded step reads stay where they lie."""
     scene, collect = scene_on(device), FusedCollect()
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)
@@ -250,7 +250,7 @@ def test_a_store_that_would_take_rows_which_stay_is_refused_until_fewer_do(devic
     collect(scene, time)
     still, changed = known_rows(collect, scene), taken_from_the_background(node, len(node) // SPARE_SHARE + 1)
     assert bool(collect.forbids_inplace_relocation(scene, changed))
-    node.copy_(node.clone())  # what a relocation that is refused writes
+    node.copy_(node.clone())  # a refused relocation writes this
     collect(scene, time)
     fewer = known_rows(collect, scene)
     assert still is not None and fewer is not None and fewer < still
@@ -258,7 +258,7 @@ def test_a_store_that_would_take_rows_which_stay_is_refused_until_fewer_do(devic
 
 
 def test_more_rows_stay_only_once_more_are_the_background_s() -> None:
-    """A relocation that failed has not happened: what it would have given the background counts for nothing."""
+    """A relocation that failed has not happened: Gaussians that it would have given to the background do not count."""
     scene, collect = scene_on("cpu"), FusedCollect()
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)

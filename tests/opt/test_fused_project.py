@@ -42,7 +42,7 @@ FORMS = {"": NEEDED, "activated": (*NEEDED, "fused_activate"), "all": ALL}
 
 
 def stages_with(device: torch.device, names: tuple[str, ...], **own: dict[str, Any]) -> Stages:
-    """As on a machine with a GPU."""
+    """Stages of a machine with a GPU."""
     base = replace(base_stages("native", device).compiled(PLAN_OF_A_GPU, native_stages), device="cuda")
     given = {name: parameters_of(name) | own.get(name, {}) for name in names}
     return build_stages(given, base)
@@ -55,7 +55,7 @@ PLAN_OF_A_GPU = replace(PLAN, warp_tiles=False, tight_lists=False)
 @pytest.mark.parametrize("calibrate", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_step_learns_what_it_does_without(form: str, calibrate: bool, own: bool, device: torch.device) -> None:
-    """Regularisers, corrected sensors, actors; and what has no gradient has none."""
+    """Regularisers, corrected sensors, actors; parameters without a gradient have none."""
     names = tuple(name for name in FORMS[form] if name not in ("fused_harmonics", "no_sync"))
     found, expected = (
         learned(stages, state_for(stages, device, calibrate, own_opacities=own))
@@ -69,7 +69,7 @@ def test_a_step_learns_what_it_does_without(form: str, calibrate: bool, own: boo
 def test_steps_of_other_views(
     images: tuple[int, ...], sweeps: tuple[int, ...], form: str, device: torch.device
 ) -> None:
-    """And what has no gradient has none: else Adam would go on with its momentum."""
+    """Parameters without a gradient have none: else Adam would go on with its momentum."""
     if device.type == "cuda":
         pytest.skip("these shots lie on the CPU")
     names, found = tuple(name for name in FORMS[form] if name != "fused_harmonics"), []

@@ -40,7 +40,7 @@ def kernels() -> None:
 
 
 def rays_of(n: int, returned: float = 0.7, device: str = "cpu") -> Rays:
-    """Some of which match what was measured exactly, with drops near, at and beyond 0 and 1."""
+    """Rays; some match the measured ones exactly, with drops near, at and beyond 0 and 1."""
     hit, equal = torch.rand(n) < returned, torch.rand(n) < 0.2
     ranges, intensities = torch.where(hit, 80 * torch.rand(n), 0.0), torch.where(hit, torch.rand(n), 0.0)
     distance = torch.where(equal, ranges, ranges + torch.randn(n))
@@ -76,7 +76,7 @@ def with_gradients(loss: Any, rays: Rays, *more: Any, asked: tuple[str, ...] = T
 
 
 def assert_same(found: dict[str, Tensor | None], truth: dict[str, Tensor | None]) -> None:
-    """Every number to some units in its last place; what a drop costs goes to a million, as rounding lets 1 - drop."""
+    """Every number agrees to some units in its last place; the cost of a drop goes to a million, as far as rounding lets 1 - drop."""
     for name, b in truth.items():
         a = found[name]
         assert (a is None) == (b is None), name
@@ -143,7 +143,7 @@ def test_what_is_no_number_is_reported(device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("asked", [("range",), ("intensity",), ("drop",), ("range", "drop")])
 def test_what_nothing_depends_on(asked: tuple[str, ...], device: str) -> None:
-    """It has no gradient, or zeros beside what has one."""
+    """It has no gradient, or zeros beside the inputs that have one."""
     rays = rays_of(300, device=device)
     found = with_gradients(lidar_loss, rays, asked=asked)
     truth = with_gradients(losses.lidar_loss, in_double(*rays), asked=asked)
@@ -176,7 +176,7 @@ def test_twice_the_same_bits(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_operators_are_whole_ones(device: str) -> None:
-    """The operator changes what its schema says, and its gradient is registered."""
+    """The operator changes exactly the tensors of its schema, and its gradient is registered."""
     r, s = rays_of(33, device=device)
     measured, mask = (s.ranges, s.intensities, s.returned), torch.rand(33, device=device) < 0.8
     leaves = [t.clone().requires_grad_() for t in (r.distance, r.features, r.transmittance)]
@@ -220,7 +220,7 @@ def test_the_option_swaps_the_loss() -> None:
 @pytest.mark.parametrize("reach", [0.0, 2.0])
 @pytest.mark.parametrize("others", [(), ("fused_interp", "collect_once", "no_sync", "batch")], ids=str)
 def test_steps_are_those_without_it(others: tuple[str, ...], reach: float) -> None:
-    """Three, before anything is relocated; with several sweeps, of which some rays fill up, as well."""
+    """Three steps, before anything is relocated; several sweeps, some rays of which fill up, are tested as well."""
     found, below = [], {name: parameters_of(name) for name in others}
     if "batch" in below:
         below["batch"] |= {"sweeps": 2}
@@ -250,7 +250,7 @@ class Operators(TorchDispatchMode):
 
 
 def test_what_is_left_to_torch() -> None:
-    """Nothing between what the renderer gives and its gradients but what this test does itself."""
+    """Only this test acts between the renderer's results and their gradients."""
     rays, found = rays_of(40), {}
     for name, loss in (("plain", losses.lidar_loss), ("fused", lidar_loss)):
         with Operators() as operators:
@@ -264,7 +264,7 @@ def test_what_is_left_to_torch() -> None:
 
 @pytest.mark.gpu
 def test_a_graph_of_it_is_replayed() -> None:
-    """Forward and backward are captured once, and take what lies in the rays then."""
+    """Forward and backward are captured once, and take the rays of their launch."""
     rays, other = rays_of(500, device="cuda"), rays_of(500, device="cuda")
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):

@@ -54,7 +54,7 @@ def scattered(n: int) -> Tensor:
 
 
 def neighbours(n: int) -> Tensor:
-    """Of an image, 40 pixels a row, that looks over the seam of the map and up to the pole."""
+    """Directions of an image, 40 pixels a row, that looks over the seam of the map and up to the pole."""
     k = torch.arange(n)
     azimuth, elevation = math.pi + 0.02 * (k % 40 - 20), 1.5 - 0.02 * (k // 40)
     flat = elevation.cos()
@@ -66,7 +66,7 @@ def one(n: int) -> Tensor:
 
 
 def special(n: int) -> Tensor:
-    """The axes with poles, the seam from either side, and what is next to a pole."""
+    """The axes with poles, the seam from either side, and the neighbours of a pole."""
     seam = [[-1.0, 0.0, 0.0], [-1.0, -0.0, 0.0], [-0.8, 1e-8, 0.6], [-0.8, -1e-8, -0.6]]
     poles = [[0.0, 0.0, 1.0], [-0.0, -0.0, -1.0], [1e-6, 0.0, 1.0], [0.0, -1e-20, -1.0]]
     level = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]]
@@ -96,7 +96,7 @@ def with_gradients(over: Callable[..., Tensor], scene: Scene, d_image: Tensor) -
 
 
 def assert_close(found: list[Tensor], expected: list[Tensor], part: float = 3e-5) -> None:
-    """Of the largest number of each."""
+    """Compares relative to the largest number of each tensor."""
     for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape and a.dtype == torch.float32
         if a.numel():
@@ -118,7 +118,7 @@ def test_values_and_gradients(directions: Callable[[int], Tensor], n: int, size:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("directions", [neighbours, one])
 def test_many_rays(directions: Callable[[int], Tensor], device: str) -> None:
-    """As many as a CPU adds up in slices."""
+    """There are as many as a CPU adds up in slices."""
     scene = scene_of(directions(20001), (16, 32), device)
     assert_as_plain(scene, torch.rand(20001, 3, device=device))
 
@@ -325,7 +325,7 @@ def test_steps_are_those_without_it() -> None:
 
 @pytest.mark.gpu
 def test_a_graph_of_it_is_replayed() -> None:
-    """Forward and backward are captured once, and take what lies in the tensors then."""
+    """Forward and backward are captured once, and take the tensors of their launch."""
     scene = scene_of(neighbours(1000), (16, 32), "cuda")
     d_image = torch.randn(1000, 3, device="cuda")
     leaves = [tensor.requires_grad_() for tensor in scene[:3]]

@@ -49,7 +49,7 @@ def with_gradients(loss, pair: tuple[Tensor, Tensor], weight: float) -> list[Ten
 
 
 def assert_close(found: list[Tensor], expected: list[Tensor], part: float = 2e-5) -> None:
-    """Of the largest number of each."""
+    """Compares relative to the largest number of each tensor."""
     for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape and a.dtype == torch.float32
         assert float((a.double() - b).abs().max()) <= part * float(b.abs().max())
@@ -66,7 +66,7 @@ def test_values_and_gradients(size: tuple[int, int], weight: float, device: str)
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_it_is_as_near_to_the_truth_as_the_plain_one(device: str) -> None:
-    """On what is hardest for single precision, a bright image of little contrast, where variances are differences of equal numbers."""
+    """The hardest case for single precision is a bright image of little contrast, where variances are differences of equal numbers."""
     target = 0.9 + 0.01 * torch.rand(60, 70, 3)
     pair = (target + 0.01 * torch.randn_like(target)).to(device), target.to(device)
     truth = with_gradients(losses.image_loss, tuple(image.double() for image in pair), 1.0)
@@ -170,7 +170,7 @@ def test_steps_are_those_without_it() -> None:
 
 @pytest.mark.gpu
 def test_a_graph_of_it_is_replayed() -> None:
-    """Forward and backward are captured once, and take what lies in the images then."""
+    """Forward and backward are captured once, and take the images of their launch."""
     rendered, target = noisy_pair((40, 60), "cuda")
     rendered.requires_grad_()
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()

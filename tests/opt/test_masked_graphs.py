@@ -18,7 +18,7 @@ from nurec_lite.training.state import TrainState
 
 
 def masked_state(seed: int | None) -> TrainState:
-    """Of the drive with masks, their pixels by the seed."""
+    """State of the drive with masks, their pixels by the seed."""
     state = tiny_state()
     state.plan = replace(state.plan, capture=repainted(seed))
     return state
@@ -73,7 +73,7 @@ def test_views_with_masks_in_one_launch(device: torch.device) -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_s_recordings_see_nothing_of_it() -> None:
-    """As far as two runs are apart by the order of sums, those with other pixels under the masks may be, too."""
+    """Two runs differ by the order of sums; those with other pixels under the masks may differ as much."""
     device, names = torch.device("cuda"), ("resident", "warp_cull", "tile_cull", "balanced_tiles")
     states = [gpu_state(every=1000, capture=repainted(seed)) for seed in (1, 1, 2)]
     for k, state in enumerate(states):

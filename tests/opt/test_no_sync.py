@@ -51,7 +51,7 @@ def assert_same(a: TrainState, b: TrainState) -> None:
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How a step ended is known when it was asked for three times, as it is while the GPU is behind."""
+    """The end of a step is known at the third question, as it is while the GPU is behind."""
 
     class Late(transfer.HostFuture):
         asked = 0

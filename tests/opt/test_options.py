@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How options are found, checked, expanded and applied."""
+"""Options are found, checked, expanded and applied."""
 
 import logging
 import sys
@@ -28,7 +28,7 @@ Add = Callable[..., ModuleType]
 
 @pytest.fixture
 def applied() -> list[tuple[str, dict[str, Any]]]:
-    """What `apply` of the fake options was called with, in order."""
+    """Calls of `apply` of the fake options, in order."""
     return []
 
 

@@ -46,7 +46,7 @@ def test_a_step_s_tensors_lie_in_one_memory() -> None:
 
 
 def test_what_is_on_the_device_already_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `resident` gives it; a meta device stands in for the GPU."""
+    """`resident` gives it so; a meta device stands in for the GPU."""
     there = tiny_shots((0,), (1,)).copied(lambda tensor: tensor.to("meta"))
     found = place(reference_stages(), tiny_state(), there)
     assert (

@@ -34,7 +34,7 @@ PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
 
 
 class Loading:
-    """Stands in for `next_batch`: notes who asks for what, and may be held up."""
+    """Stands in for `next_batch`: notes each caller and its request, and may be held up."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, str]] = []
@@ -84,7 +84,7 @@ def test_the_next_step_s_shots_come_by_a_thread_the_first_by_none(stages: Stages
     main = threading.current_thread().name.partition("_")[0]
     for step in range(3):
         fed(stages, step)
-    stages.close()  # waits for what is under way
+    stages.close()  # waits for work under way
     assert loading.asked[:3] == [(0, main), (1, "prefetch"), (2, "prefetch")]
     assert loading.asked[3:] in ([], [(3, "prefetch")])  # closing may come before it
 
@@ -175,7 +175,7 @@ def test_ranges_of_the_thread_stand_in_the_step() -> None:
     "order", ["workers pinned prefetch", "prefetch resident", "resident prefetch", "workers pinned prefetch resident"]
 )
 def test_training_with_others_is_bitwise_the_same(tmp_path: Path, order: str, rays: int) -> None:
-    """By what they do on a CPU."""
+    """These options do their work on a CPU, too."""
     applied: dict[str, Callable[[Stages], Stages]] = {
         "workers": lambda s: workers.apply(s, count=1, ahead=2), "pinned": pinned.apply, "prefetch": apply,
         "resident": lambda s: resident.apply(s, share=0.5, jpeg="host"),

@@ -350,7 +350,7 @@ def test_what_is_there_is_not_placed_again() -> None:
 
 
 def test_other_chosen_steps_are_obeyed() -> None:
-    """As several processes that train together would."""
+    """Several processes that train together would choose so."""
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
     third = reference_stages().wrap(next_batch=lambda inner: lambda plan, number: inner(plan, 3 * number + 1))
     stages = resident.apply(third, share=1.0, jpeg="host")

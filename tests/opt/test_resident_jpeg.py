@@ -40,7 +40,7 @@ def plan(request: pytest.FixtureRequest, drive: Path) -> ShotPlan:
 
 @pytest.fixture
 def stages() -> Iterator[Stages]:
-    """As on a GPU, which a record can be made without; tensors stay on the host."""
+    """Stages of a GPU, for which a record can be made without one; tensors stay on the host."""
     made = build_stages(GPU, replace(reference_stages(), device="cuda"))
     yield made
     made.close()
@@ -143,7 +143,7 @@ def test_there_are_two_values() -> None:
 
 
 def apart(capture: Capture, device: torch.device) -> Iterator[torch.Tensor]:
-    """Levels between what steps get and what the host decodes."""
+    """Levels between the images of steps and those that the host decodes."""
     stages = build_stages(GPU, base_stages("native", device))
     plan = ShotPlan(capture, seed=3, lidar_rays=128)
     for step in range(25):

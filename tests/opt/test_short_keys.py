@@ -106,7 +106,7 @@ def projected(g: WorldGaussians, view: CameraView | LidarView, bits: int, device
 
 
 def keys(depth: Tensor, bits: int) -> Tensor:
-    """As the docstring of the option has them, of float32."""
+    """Keys of float32, by the formula in the docstring of the option."""
     numbers = depth.view(torch.int32).long()
     least, beyond = (torch.tensor(x).view(torch.int32).long() for x in (1 / 16, 4096.0))
     return (numbers.clamp(least, beyond - 1) - least) >> (27 - bits)
@@ -193,8 +193,8 @@ def blended(g: WorldGaussians, view: CameraView, bits: int, device: torch.device
 
 
 def most_moved(g: WorldGaussians, view: CameraView, key: Tensor) -> Tensor:  # [R, 3]
-    """By how much pixels may change where Gaussians of one key change places. An exchange of neighbours in a ray's list moves its pixel by
-    T a_i a_j |c_i - c_j|, and exchanges of neighbours make any order of a group, with each pair exchanged once at most."""
+    """Bound of the change of pixels where Gaussians of one key change places. An exchange of neighbours in a ray's list moves its pixel
+    by T a_i a_j |c_i - c_j|, and exchanges of neighbours make any order of a group, with each pair exchanged once at most."""
     alpha, _ = all_responses(g, oracle_rays(view))
     colours, pairs = g.sh[:, 0].abs(), (key[:, None] == key[None]).triu(1)
     apart = (colours[:, None] - colours[None]).abs() * pairs[..., None]
@@ -219,7 +219,7 @@ def test_pixels_move_by_no_more_than_gaussians_with_one_key_differ(bits: int, de
 
 @pytest.mark.parametrize("bits", BITS)
 def test_a_scene_that_nobody_arranged(bits: int, device: torch.device) -> None:
-    """Where distances are as they come: of 3000 Gaussians many share 16 bits with another, but few of those overlap."""
+    """Distances are as they come: many of 3000 Gaussians share 16 bits with another, but few of those overlap."""
     view = view_float32(make_camera_view(33, 31, 30.0))
     g = make_gaussians(in_frustum(view, 3000, 2, 60, 0.1), scales=(0.02, 1.0))
     found, expected = (blended(g, view, b, device).features.cpu() for b in (bits, 32))

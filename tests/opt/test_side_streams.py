@@ -46,7 +46,7 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Of streams, which work of a CPU is given: `side` is the first branch's, `side 2` that of the second."""
+    """Notes of streams, which work of a CPU is given: `side` is the first branch's, `side 2` that of the second."""
     monkeypatch.setattr(side_streams, "SideStream", lambda _, priority: SideStream(torch.device("cuda"), priority))
     return recorded_streams(monkeypatch)
 
@@ -148,7 +148,7 @@ def test_outside_of_a_step_all_is_in_one_row(notes: list[str]) -> None:
     ids=["with a sweep", "without one"],
 )
 def test_a_step_has_a_branch_for_what_it_has(notes: list[str], sweeps: tuple[int, ...], begun: list[str]) -> None:
-    """Rendered, compared, what lists tell, and the figures' own."""
+    """They are for rendering, comparing, the reports of lists, and the figures' own."""
     stages = stages_of("side_streams")
     stages.update.learn(stages, tiny_state(), tiny_shots((0,), sweeps))
     assert [note.removeprefix("into ") for note in notes if note.startswith("into")] == begun
@@ -195,8 +195,8 @@ def test_the_benchmark_compares_what_is_recorded() -> None:
 
 
 class Overwriting(TorchDispatchMode):
-    """After each operation, memory of the sizes of its results is taken, filled with what is no number, and given back: so whatever was
-    given back too early holds that."""
+    """After each operation, memory of the sizes of its results is taken, filled with NaN, and given back: so any memory that was given
+    back too early holds NaN."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -232,7 +232,7 @@ def slowed(work: Callable[..., Any]) -> Callable[..., Any]:
         made = work(*given)
         for tensor in tensors_of(made):
             if tensor.requires_grad:
-                tensor.register_hook(sleep)  # on the stream of what made it
+                tensor.register_hook(sleep)  # on the stream of its maker
         return made
 
     return slow
@@ -272,7 +272,7 @@ def opened(*names: str) -> Iterator[Stages]:
 
 
 def learnt(stages: Stages, state: TrainState, n: int = 3) -> list[dict[str, Tensor]]:
-    """Terms of steps that change nothing, the first of which gives lists their room, and the gradients of the last."""
+    """Terms of steps that change nothing, and the gradients of the last. The first step gives lists their room."""
     found: dict[str, Tensor] = {}
 
     def keep(state: TrainState) -> None:
@@ -290,7 +290,7 @@ def learnt(stages: Stages, state: TrainState, n: int = 3) -> list[dict[str, Tens
 
 
 def assert_same(found: dict[str, Tensor], plain: dict[str, Tensor], again: dict[str, Tensor]) -> None:
-    """Up to the order in which atomics add, by which two runs without the option differ."""
+    """Compares up to the order in which atomics add; two runs without the option differ as much."""
     assert found.keys() == plain.keys()
     for name, value in plain.items():
         size = value.norm().clamp(min=1e-12)
@@ -324,7 +324,7 @@ def far_apart(a: TrainState, b: TrainState, name: str) -> float:
 @pytest.mark.parametrize("grid", [None, [3, 2, 2]], ids=["as given", "corrected"])
 @pytest.mark.parametrize("graph", [(), ("cuda_graph",)], ids=["eager", "recorded"])
 def test_steps_on_a_gpu_are_those_without_it(graph: tuple[str, ...], grid: list[int] | None, rays: int) -> None:
-    """As far as two runs without it are apart, which add up by atomics, the third may be, too."""
+    """Two runs without it, which add up by atomics, differ; the third may differ as much."""
     names, states = (*BELOW, *FUSED, *WARP_TILES), [gpu_state(grid=grid, rays=rays) for _ in range(3)]
     for state, more in zip(states, ((), (), ("side_streams", *graph)), strict=True):
         with opened(*names, *more) as stages:

@@ -57,7 +57,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 def inputs(sensor: str, device: torch.device, n: int = 300) -> Values:
-    """Of the operator render, less `moving` and the plan: a third of the Gaussians stands still."""
+    """Inputs of the operator render, less `moving` and the plan: a third of the Gaussians stands still."""
     view: Any
     if sensor == "lidar":
         view = aimed(make_lidar_view(make_lidar(12, 64), LIDAR_MOTION))
@@ -96,7 +96,7 @@ def backward(
 def gradients(
     values: Values, moving: bool, plan: BackwardPlan, with_distance: bool, with_rays: bool = False
 ) -> list[Tensor]:
-    """By the operator itself, of the same weights whatever the instance."""
+    """Gradients by the operator itself, with the same weights for any instance."""
     outputs = blended(values, moving, plan)
     generator = torch.Generator().manual_seed(3)
     given: dict[str, Tensor | None] = {
@@ -205,7 +205,7 @@ def test_many_tiles(sensor: str, missing: int, plan: BackwardPlan, device: torch
 
 @cache
 def in_one_tile(sensor: str, many: bool, entries: int, device: torch.device) -> tuple[Values, list[Tensor]]:
-    """As `by_shared`, of a list of so many faint Gaussians: no ray ends before the list does."""
+    """Inputs as of `by_shared`, with a list of so many faint Gaussians: no ray ends before the list does."""
     torch.manual_seed(0)
     values = inputs(sensor, device, 600)
     values["opacities"] = 0.02 * values["opacities"]

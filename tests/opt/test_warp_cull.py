@@ -24,7 +24,7 @@ THREE = ("warp_cull", "tile_cull", "balanced_tiles")
 
 
 def for_a_gpu() -> Stages:
-    """What a CPU has, called a GPU's."""
+    """Stages of a CPU, called a GPU's."""
     return replace(base_stages("native", torch.device("cpu")), device="cuda")
 
 
@@ -54,7 +54,7 @@ def test_it_needs_compiled_kernels() -> None:
 
 
 def test_it_goes_with_the_options_of_other_kernels() -> None:
-    """Whose place its own take: fields of the plan stay as they are."""
+    """Its own stage takes the place of theirs: fields of the plan stay as they are."""
     names = ("split_backward", "launch_bounds", *THREE)
     plan = build_stages({n: parameters_of(n) for n in names}, for_a_gpu()).plan
     assert plan is not None and plan.backward == (True, True, False)

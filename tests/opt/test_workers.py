@@ -26,7 +26,7 @@ from nurec_lite.training.state import TrainState
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> ShotPlan:
-    """Of a pack, so that there is something to decode."""
+    """The plan of a pack, so that there is something to decode."""
     path = tmp_path_factory.mktemp("workers") / "tiny.pack"
     write_pack(tiny_capture(), path)
     return ShotPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)

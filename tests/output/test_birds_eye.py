@@ -13,7 +13,7 @@ from nurec_lite.output.birds_eye import AHEAD_M, ASIDE_M, BEHIND_M, MEASURED, RE
 
 HEADER = 24  # pixels
 NONE = torch.zeros(0, 3)
-# an id that draws nothing, so that what is near the box is the box
+# an id that draws nothing, so that only the box is near the box
 CAR = Tracks(
     (" ",), ("Car",), torch.tensor([[4.0, 2.0, 1.5]]), (0, 1), torch.tensor([5.0]), torch.tensor([[20.0, 5.0, 0.0]]),
     torch.tensor([[1.0, 0, 0, 0]]), margin=0.5,

@@ -171,7 +171,7 @@ def test_no_gaussian_and_one(n: int, degree: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["means", "quats", "log_scales", "opacity_logits", "sh0", "sh_rest"])
 @pytest.mark.parametrize("value", BROKEN)
 def test_gaussians_that_are_not_finite_are_left_out_and_counted(name: str, value: float, tmp_path: Path) -> None:
-    """Of the background and of an actor; the exporter would drop every Gaussian for one such opacity."""
+    """One lies in the background and one in an actor; the exporter would drop every Gaussian for one such opacity."""
     scene = turned_scene()
     actor = int(torch.nonzero(scene.gaussians.node != BACKGROUND)[3])
     intact = exported(scene, tmp_path)

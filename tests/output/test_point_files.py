@@ -31,7 +31,7 @@ def read_ply(path: Path) -> np.ndarray:
 
 
 def rendered(share: float = 0.7) -> RenderedSweep:
-    """Random answers to the rays of a sweep, of which about a share returns."""
+    """Random answers to the rays of a sweep; about a share of them returns."""
     capture = tiny_capture()
     frame = capture.sweeps[3]
     rays = frame.load()

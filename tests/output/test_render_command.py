@@ -59,7 +59,7 @@ def test_results_lie_beside_the_checkpoint_by_default(
 
 
 def test_no_render_replaces_another(call: Call, tmp_path: Path) -> None:
-    """Folders are named after what is asked; formats and sensors name the files."""
+    """Folders are named after the request; formats and sensors name the files."""
     for asked in (["shift=0,1,0"], ["shift=0,2,0"], ["remove=000"], ["remove=[001]", "shift=0,1,0"]):
         assert call("times=0.45", "sensors=camera_0", *asked) == 0
     assert call("times=0.45", "sensors=camera_1", "shift=[0,1,0]") == 0

@@ -87,7 +87,7 @@ def test_trimesh_reads_the_same_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 @pytest.mark.parametrize("kind", ["compressed.ply", "spz"])
 def test_gaussforge_reads_the_same_gaussians(kind: str, degree: int, tmp_path: Path) -> None:
-    """Errors are half a step of what the format stores, or a whole one of what gsplat's exporter rounds down."""
+    """Errors are half a step of the format, or a whole one where gsplat's exporter rounds down."""
     g = many(degree=degree)
     found = read_by_gaussforge(spz_bytes(g, NOTES) if kind == "spz" else compressed_ply_bytes(g, NOTES), kind, tmp_path)
     world, places = world_of(found), columns(found, "x", "y", "z")
@@ -180,7 +180,7 @@ def test_files_say_what_they_lack(tmp_path: Path) -> None:
 
 def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> None:
     scene = turned_scene()
-    for _ in range(2):  # the second replaces what the first wrote
+    for _ in range(2):  # the second replaces the files of the first
         for node in ("all", "each"):
             run(ExportConfig(checkpoint=str(tmp_path / "c.pt"), formats=["compressed", "spz", "ply"], node=node), scene)
     count = len(list(tmp_path.iterdir()))

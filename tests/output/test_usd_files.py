@@ -211,7 +211,7 @@ def test_a_package_is_stored_and_aligned(tmp_path: Path) -> None:
     data = out.read_bytes()
     with zipfile.ZipFile(out) as package:
         for info in package.infolist():
-            lengths = np.frombuffer(data, "<u2", 2, info.header_offset + 26)  # of the name, and of what pads
+            lengths = np.frombuffer(data, "<u2", 2, info.header_offset + 26)  # of the name, and of the padding
             assert info.compress_type == zipfile.ZIP_STORED and (info.header_offset + 30 + lengths.sum()) % 64 == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.usdz"]
 

@@ -56,7 +56,7 @@ def sweep_of(ranges: Tensor, returned: list[bool] | None = None) -> Sweep:
 
 
 def returns_at(points: list[list[float]], returned: list[bool] | None = None) -> ImagedReturns:
-    """Of a lidar at the rig's origin."""
+    """Returns of a lidar at the rig's origin."""
     place = torch.tensor(points, dtype=torch.float64)
     lidar = rays_view(make_lidar(), F.normalize(place, dim=-1), torch.zeros(len(place)).double(), T_world_lidar=RIG)
     return project_returns(lidar, sweep_of(place.norm(dim=-1), returned), pinhole())
@@ -129,7 +129,7 @@ def seen_from_the_middle(capture: Capture, frame: ImageFrame) -> tuple[Tensor, T
 
 
 def depth_state(**weights: float) -> TrainState:
-    """As `nurec_lite.training.start.make_state` gives it: shots without rays, and one opacity."""
+    """The state that `nurec_lite.training.start.make_state` gives: shots without rays, and one opacity."""
     config = tiny_config(loss=LossWeights(**weights))
     config.model.lidar_opacity = False
     state = tiny_state(config)
@@ -137,7 +137,7 @@ def depth_state(**weights: float) -> TrainState:
 
 
 def gradients_of_a_step(range_weight: float) -> tuple[dict[str, Tensor | None], dict[str, Tensor]]:
-    """What the optimizer is given, and the terms."""
+    """The optimizer's gradients, and the terms."""
     found: dict[str, Tensor | None] = {}
 
     def note(state: TrainState) -> None:

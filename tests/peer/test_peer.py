@@ -133,7 +133,7 @@ def scene_with_a_car() -> Scene:
 
 
 def still_view(capture: Capture, number: int) -> CameraView:
-    """Of an image as if its shutter were a global one."""
+    """View of an image with a global shutter in place of its own."""
     cameras = tuple(replace(c, shutter="global") for c in capture.cameras)
     return camera_view(replace(capture, cameras=cameras), capture.images[number], CPU)
 

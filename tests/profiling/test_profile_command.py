@@ -119,7 +119,7 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nsys:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> list[str]:
-    """Of small steps on a CPU."""
+    """Keys of small steps on a CPU."""
     write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")
     return ["data=pack", f"data.root={tmp_path / 'tiny.pack'}", "ops=reference", "device=cpu", "train.lidar_rays=64",
             "model.points=300", "model.raised_points=60", "model.far_points=40", "warmup=1", "steps=2",
@@ -224,7 +224,7 @@ SAID = {
 def test_an_importer_that_nsys_did_not_find(
     run: Run, nsys: Nsys, keys: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
-    """As in the nsys inside Nsight Compute: it is called by its place."""
+    """The nsys inside Nsight Compute is such a case: it is called by its place."""
     nsys(report=".qdstrm")
     monkeypatch.setattr(nsys_module, "waiting_lines", lambda config, out: None)  # a pass of its own, in test_nsys
     importer = tmp_path / "linux/QdstrmImporter"

@@ -79,7 +79,7 @@ def test_waits_as_nsys_sums_them(by_nsys: tuple[Path, Path, Summary]) -> None:
 
 
 def test_ranges_as_nsys_projects_them(by_nsys: tuple[Path, Path, Summary]) -> None:
-    """But for the two around what autograd's thread starts, which nsys does not count for them."""
+    """They are the same except for the two around the launches of autograd's thread, which nsys does not count for them."""
     nsys, database, summary = by_nsys
     ours_are = f"{nvtx.domain() or ''}:"  # CUB has ranges in a domain of its own
     theirs = {

@@ -33,7 +33,7 @@ NONE = 'echo "==WARNING== No kernels were profiled."; window; exit 1'
 
 
 class StandIn:
-    """A folder with a program `ncu`, what it prints, and what it was called with."""
+    """A folder with a program `ncu`, its output, and its arguments."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -128,7 +128,7 @@ def test_filters(monkeypatch: pytest.MonkeyPatch, binding: str, domain: str) -> 
 def test_the_process_records_as_the_filter_expects(
     tmp_path: Path, ncu: StandIn, monkeypatch: pytest.MonkeyPatch, binding: str
 ) -> None:
-    """Also in the pass that lists what there is."""
+    """That holds in the pass that lists all kernels, too."""
     monkeypatch.setenv(SETTING, binding)
     ncu.write("profile.sh", NONE)
     ncu.write("list.csv", page({}))

@@ -77,7 +77,7 @@ def test_what_the_step_before_left_to_the_gpu_is_grey() -> None:
 
 
 def test_kernels_of_a_recording_have_colours_by_name(tmp_path: Path) -> None:
-    """Its range is `graph`, whatever the kernels do. A kernel outside keeps the colour of its stage."""
+    """Its range is `graph`, with any kernels. A kernel outside keeps the colour of its stage."""
     trace = two_steps()
     recorded = replace(
         trace,
@@ -156,7 +156,7 @@ def test_stages_and_their_colours() -> None:
 
 
 def test_a_stage_has_one_colour_in_all_pictures() -> None:
-    """That of its range in nsys, whatever else is in the picture."""
+    """The colour is that of its range in nsys, beside anything else in the picture."""
     names = [f"step/{stage}" for stage in STAGES if stage != "step"]
     first, last = stage_colours([*names, "step/other"]), stage_colours(["step/another", *reversed(names)])
     assert {stage: first[stage] for stage in STAGES if stage != "step"} == {

@@ -25,7 +25,7 @@ LINES = [
 PINNED = {canonicalize_name(line.partition("==")[0].strip()): line.partition("==")[2].strip() for line in LINES}
 ROWS = list(csv.reader((ROOT / "docs/licences.csv").read_text().splitlines()))[1:]  # package, version, licence
 TOOLKIT = {canonicalize_name(Requirement(text).name) for text in EXTRAS["cuda"]}  # NVIDIA's, as the page says in words
-OF_TORCH = ("nvidia", "cuda", "triton", "cusparselt")  # what torch pins itself, by the machine
+OF_TORCH = ("nvidia", "cuda", "triton", "cusparselt")  # torch pins these itself, by the machine
 
 
 @pytest.mark.parametrize("text", REQUIRED)
@@ -46,7 +46,7 @@ def test_the_lock_file_has_one_version_of_each() -> None:
 
 
 def test_the_lock_file_holds_what_is_needed_in_turn() -> None:
-    """Of what is installed here: another machine may need what this one does not."""
+    """The packages are those that are installed here: another machine may not need all of them."""
     left, seen = [canonicalize_name(Requirement(text).name) for text in REQUIRED], set()
     while left:
         name = left.pop()

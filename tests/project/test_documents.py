@@ -82,7 +82,7 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
+    """Anchors of the headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
@@ -107,7 +107,7 @@ def test_labels_are_defined(name: str) -> None:
 
 
 def test_results_are_quoted() -> None:
-    """What lies in benchmarks/results and no page or figure leads to is in the way."""
+    """A file in benchmarks/results that no page or figure leads to is in the way."""
     text = "".join(page.read_text() for page in (*PAGES, TABLE))
     assert not [path.name for path in (ROOT / "benchmarks/results").iterdir() if path.stem not in text]
 
@@ -144,7 +144,7 @@ def test_a_command_of_a_page_can_be_given(name: str, verb: str, words: list[str]
 
 @pytest.mark.parametrize("name", TODAY)
 def test_programs_that_a_page_names_exist(name: str) -> None:
-    """But for examples, and commands by which a ladder was made."""
+    """Exceptions are examples, and commands that made a ladder."""
     text = re.sub(r"<!-- ladder:.*?:end -->", "", NAMED[name].read_text(), flags=re.DOTALL)
     named = set(PROGRAM.findall(text)) - {f"benchmarks/opt/bench_{name}.py" for name in ("X", "coarse_ssim")}
     assert not [path for path in named if not (ROOT / path).is_file()]

@@ -67,7 +67,7 @@ def test_a_folder_imports_only_folders_below_it(folder: str, arrows: list[tuple[
     level = {name: i for i, name in enumerate(LAYERS)}
     inside = [(a, b) for a, b in arrows if folder_of(MODULES[a]) == folder and MODULES[b] != PACKAGE / "__init__.py"]
     back = [f"{a} imports {b}" for a, b in inside if level[folder_of(MODULES[b])] > level[folder]]
-    assert not back, "move what both need to a lower folder"
+    assert not back, "move the code that both need to a lower folder"
 
 
 def test_no_file_stands_in_a_circle(arrows: list[tuple[str, str]]) -> None:

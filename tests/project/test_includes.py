@@ -17,7 +17,7 @@ LAYERS = (
     {"raster_tiles", "raster_warps/bin"}, {"raster_warps/blend"}, {"raster_warps/backward"}, {"raster_warps/views"},
 )  # fmt: skip
 RENDERERS = ("raster_tiles", "raster_warps")
-MOST_BINDINGS = 40  # files of bindings: one an operator, and what they share
+MOST_BINDINGS = 40  # files of bindings: one an operator, and their common ones
 SOURCES = {
     str(path.relative_to(KERNELS)): path.read_text()
     for path in sorted(KERNELS.rglob("*/*"))
@@ -51,7 +51,7 @@ def test_a_folder_includes_only_what_stands_below_it(folder: str) -> None:
     level = {name: k for k, names in enumerate(LAYERS) for name in names}
     arrows = [(a, b) for a, targets in INCLUDES.items() for b in targets if folder_of(a) == folder != folder_of(b)]
     back = [f"{a} includes {b}" for a, b in arrows if level[folder_of(b)] >= level[folder]]
-    assert not back, "move what both need to a lower folder, such as project/"
+    assert not back, "move the code that both need to a lower folder, such as project/"
 
 
 def test_neither_renderer_includes_the_other() -> None:

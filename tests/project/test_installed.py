@@ -23,7 +23,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that holds the installed package; what it depends on is that of this environment."""
+    """The folder that holds the installed package; its dependencies are those of this environment."""
     wheels, site = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     for command in (

@@ -68,7 +68,7 @@ def test_option_s_benchmark_says_how_it_is_called(name: str) -> None:
 
 
 def applied(name: str) -> tuple[Stages, Stages]:
-    """Compiled stages with what the option requires, and with the option as well."""
+    """Compiled stages with the options that this one requires, and with the option as well."""
     base, needed = base_stages("native", torch.device("cpu")), requirements(name)
     if any(option_module(n).unavailable(base) for n in (*needed, name)):
         base = replace(base, device="cuda")  # a record can be made without a GPU
@@ -91,8 +91,8 @@ def home_of(stage: object) -> str:
 
 
 def own_code(name: str) -> list[str]:
-    """What the option puts into the record of stages and is made of code of its own: fields of the plan, which choose the instance of a
-    kernel, and stages that are written in its module, in the place of others or around them."""
+    """Code that the option puts into the record of stages: fields of the plan, which choose the instance of a kernel, and stages that are
+    written in its module, in the place of others or around them."""
     without, with_it = applied(name)
     around = (stage for stage in with_it.changes.wrapped if with_it.stage(stage) is not without.stage(stage))
     found = [stage for stage in around if home_of(with_it.stage(stage)) == option_module(name).__name__]

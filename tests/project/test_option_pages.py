@@ -80,7 +80,7 @@ def test_launches_that_a_profile_lacks_are_an_error(spec: str) -> None:
 
 
 def test_an_option_that_was_not_measured_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one does that somebody adds without a GPU."""
+    """An option that somebody adds without a GPU does so."""
     rows = {"rows": [row for row in measured.read(measured.OPTIONS)["rows"] if row["name"] != "tile_cull"]}
     monkeypatch.setattr(measured, "read", lambda file: rows)
     assert measured.pair_alone("tile_cull", "gpu") is None and measured.rung("tile_cull") is None

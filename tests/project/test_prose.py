@@ -29,7 +29,7 @@ def test_a_docstring_without_its_subject_is_found() -> None:
     assert headless(source) == ["1: Of a file.", "3: By name."]
 
 
-@pytest.mark.parametrize("folder", ["nurec_lite", "benchmarks", "scripts"])
+@pytest.mark.parametrize("folder", ["nurec_lite", "benchmarks", "scripts", "tests"])
 def test_docstrings_say_what_is_returned(folder: str) -> None:
     files = sorted((ROOT / folder).rglob("*.py"))
     found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless(path.read_text())]

@@ -92,7 +92,7 @@ def test_the_printed_filter_of_ncu_finds_every_kernel() -> None:
 
 @pytest.mark.parametrize("tool", ["ncu", "nsys"])
 def test_recorded_profiles_can_be_compared(tool: str) -> None:
-    """As the pages of options print the command. The kernels that an option replaces stand in the first rows."""
+    """Pages of options print such a command. The kernels that an option replaces stand in the first rows."""
     sides = [read_side(path) for path in sorted((ROOT / "benchmarks/results").glob(f"profile_{tool}_*"))]
     assert len(sides) > 2
     for a, b in pairwise(sides):

@@ -156,7 +156,7 @@ def test_a_box_holds_the_returns_of_all_sweeps() -> None:
     ).capture()
     (one,) = held(Sample(capture), capture)
     assert (one.inside, one.sweeps) == (2 * 4, 4)
-    assert one.above.counts.sum() == 3 * 4  # and what is near the box
+    assert one.above.counts.sum() == 3 * 4  # and the points near the box
 
 
 def test_points_of_an_object_that_moves_lie_on_each_other_in_its_box() -> None:

@@ -53,7 +53,7 @@ def test_the_command_line_gives_the_configuration_again(arguments: list[str]) ->
     "name", ["it's", 'a "b"', "a\\", 'a\\"', "~/x y", "2011_09_26", "0009", "NULL", "", "1e5", "ä, [b]", "-"]
 )
 def test_any_name_survives_the_command_line(name: str) -> None:
-    """As a text, and as a part of a path."""
+    """It survives as a text, and as a part of a path."""
     data = DataConfig(kind="pack", date=name, root=f"x/{name}", tracks=TracksChoice(f"./{name}"), cameras=["a", name])
     config = Config(data=data, train=TrainConfig(steps=1))
     arguments = given_by(commands_after_train(config)[0].line)

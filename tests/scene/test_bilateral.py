@@ -128,7 +128,7 @@ def test_what_was_found_is_reported() -> None:
 
 
 def fitted(cells: list[int] | None) -> float:
-    """How far from its target an image stays whose shadows one side of the camera lifts, while the other turns its lights red."""
+    """Distance between an image and its target. The camera lifts the shadows of one side, and turns the lights of the other red."""
     scene, moment = tiny_scene(), torch.tensor(0.0, dtype=F64)
     scene = replace(scene, calibration=none_known(tiny_capture(), 0.1, "cpu", cells))
     assert scene.calibration is not None

@@ -41,7 +41,7 @@ def test_an_image_is_shown_as_the_others_would_see_it() -> None:
     scene = replace(scene, calibration=known((2, 2, 2)), exposure=torch.zeros_like(scene.exposure))
     plain = image_of(reference_stages(), scene, capture, frame)
     assert scene.calibration is not None and scene.calibration.bilateral is not None
-    scene.exposure[:, 1] = torch.tensor([[-0.02], [0.3]])  # offsets, of which the second is another camera's
+    scene.exposure[:, 1] = torch.tensor([[-0.02], [0.3]])  # offsets; the second is another camera's
     scene.calibration.bilateral[0, :, 3] = -0.05  # added to red
     found = image_of(reference_stages(), scene, capture, frame)
     inside = (plain > 0.1).all(-1) & (plain < 1).all(-1)
@@ -51,7 +51,7 @@ def test_an_image_is_shown_as_the_others_would_see_it() -> None:
 
 
 def test_a_camera_of_which_nothing_was_learned_is_where_the_others_say_that_the_lidar_is_not() -> None:
-    """All cameras of a rig that is turned and moved against its lidar: what the second finds is what the first would."""
+    """All cameras of a rig that is turned and moved against its lidar: the second finds the same as the first would."""
     capture, calibration = tiny_capture(), known()
     turn, shift = torch.tensor([1e-3, -2e-3, 3e-3]), torch.tensor([0.03, 0.01, -0.02])
     calibration.exposure_drift[0], calibration.camera_offsets[0] = 0.1, 0.004
@@ -62,13 +62,13 @@ def test_a_camera_of_which_nothing_was_learned_is_where_the_others_say_that_the_
         torch.testing.assert_close(found.camera_rotations[c], truth[c][0], atol=1e-8, rtol=1e-5)
         torch.testing.assert_close(found.camera_translations[c], truth[c][1], atol=1e-7, rtol=1e-5)
     assert found.camera_offsets.tolist() == pytest.approx([0.004, 0.004])
-    assert not calibration.camera_rotations[1].any(), "what was learned stays as it was"
+    assert not calibration.camera_rotations[1].any(), "numbers that were learned stay as they were"
 
 
 def _as_found(
     calibration: Calibration, camera: Camera, turn: torch.Tensor, shift: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """By the correction that the rig itself would have."""
+    """State corrected by the correction that the rig itself would have."""
     like = calibration.rig_rotations
     rig = replace(calibration, rig_rotations=turn.expand_as(like), rig_translations=shift.expand_as(like))
     moved = rig.of(camera, calibration.knots[0])

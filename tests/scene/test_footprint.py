@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many pixels a Gaussian covers, counted by hand for the tiny capture's cameras."""
+"""Numbers of pixels that Gaussians cover, counted by hand for the tiny capture's cameras."""
 
 from dataclasses import replace
 

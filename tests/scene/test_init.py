@@ -85,7 +85,7 @@ def painted(capture: Capture, image: Tensor) -> Capture:  # [H, W, 3] uint8
 
 
 def test_points_lie_on_the_surfaces_that_the_cameras_see() -> None:
-    """No background point floats in front of what exact depth images show, and most are what they show."""
+    """No background point floats in front of exact depth images, and most lie on them."""
     points = dense_points()
     world = points.xyz[points.node == BACKGROUND]
     seen = simulate(replace(DENSE, width=320, height=192, moving_cars=0))  # static surfaces hide nothing that moves
@@ -353,7 +353,7 @@ def test_guessed_points_lie_before_a_camera_from_6_m_to_far_away() -> None:
 # Sky
 
 
-def sky_at(sky: Tensor, capture: Capture, image: int) -> Tensor:  # [H, W, 3] what the map shows behind the pixels
+def sky_at(sky: Tensor, capture: Capture, image: int) -> Tensor:  # [H, W, 3] the map's colours behind the pixels
     view = camera_view(capture, capture.images[image], torch.device("cpu"))
     camera = capture.camera(capture.images[image].sensor)
     return sample_sky(sky, view.rays().directions).view(camera.height, camera.width, 3)

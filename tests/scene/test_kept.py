@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 def some(n: int, seed: int) -> Points:
-    """Of three nodes on the ground, a third without a colour."""
+    """Points of three nodes on the ground; every third has no colour."""
     generator = torch.Generator().manual_seed(seed)
     place = torch.rand(n, 3, generator=generator, dtype=torch.float64) * torch.tensor([40.0, 20, 0.1]) - 10
     node = torch.randint(0, 3, (n,), generator=generator)
@@ -38,7 +38,7 @@ def all_of(moments: list[Points], most: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def totals(points: Points) -> list[Tensor]:
-    """By node: how many points, how many with a colour, and sums over them."""
+    """Per node: the number of points, the number of those with a colour, and sums over them."""
     weights = points.weighed()
     values = [weights, weights[:, :1] * points.xyz, weights[:, 1:] * points.colour, weights[:, 0] * points.intensity]
     return [torch.zeros(3, *v.shape[1:], dtype=torch.float64).index_add_(0, points.node, v.double()) for v in values]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many Gaussians a capture needs: by the surface that images see, within pixels and memory."""
+"""Number of Gaussians that a capture needs: by the surface that images see, within pixels and memory."""
 
 from dataclasses import replace
 

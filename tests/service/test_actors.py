@@ -65,7 +65,7 @@ def test_there_are_both_kinds() -> None:
 def test_without_objects_parked_actors_stay_and_moving_ones_are_as_asked(unlisted: str) -> None:
     found = placed(Actors(scene(), unlisted), [])
     for track in scene().tracks.ids:
-        wanted = seen(scene(), track)  # empty for an actor of which nothing was measured
+        wanted = seen(scene(), track)  # empty for an actor without measurements
         if unlisted == RECORDED or track in parked():
             torch.testing.assert_close(seen(found, track), wanted)
         else:

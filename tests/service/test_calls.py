@@ -39,7 +39,7 @@ def picture(data: bytes) -> np.ndarray:  # [H, W, 3]
 
 
 def expected(scene: Scene, camera: str = "camera_0", time: float = TIME, capture: Capture | None = None) -> np.ndarray:
-    """What the renderer shows from the driven path, of an exposure that takes no time."""
+    """The renderer's image from the driven path, with an exposure that takes no time."""
     capture = capture or tiny_capture()
     frame = frame_at([f for f in capture.images if f.sensor == camera], trajectory_of(capture), time)
     still = {"time_start": time, "time_end": time} | {
@@ -143,7 +143,7 @@ def test_formats_hold_the_same_image(client: Sensorsim) -> None:
 
 
 def test_another_size_is_the_same_view(client: Sensorsim) -> None:
-    """A block of 2 x 2 pixels has about the mean of what the small image shows."""
+    """A block of 2 x 2 pixels has about the mean of the small image's pixel."""
     large = picture(client.render_rgb(image_request(resolution_h=48, resolution_w=80)).image_bytes)
     blocks = large.reshape(24, 2, 40, 2, 3).mean((1, 3))
     assert large.shape == (48, 80, 3) and np.abs(blocks - expected(tiny_scene())).mean() < 8
@@ -179,7 +179,7 @@ def test_images_and_sweeps_in_one_request(client: Sensorsim) -> None:
 
 
 def test_points_are_in_the_lidar_s_axes_at_the_end_of_the_revolution(client: Sensorsim) -> None:
-    """A lidar that has driven on sees what stands behind where it would have been."""
+    """A lidar that has driven on sees the surfaces behind the place where it would have been."""
 
     def nearest(end: float) -> np.ndarray:
         poses = {f"{k}_pose": {"vec": {"x": x, "z": 1.8}, "quat": {"w": 1}} for k, x in (("start", 0.0), ("end", end))}
@@ -192,7 +192,7 @@ def test_points_are_in_the_lidar_s_axes_at_the_end_of_the_revolution(client: Sen
     ground = [points[np.abs(points[:, 2] + 1.8) < 0.3] for points in (still, moved)]
     assert all(len(points) > 5 for points in ground)
     azimuth = np.arctan2(ground[1][:, 1], ground[1][:, 0])
-    first = ground[1][np.abs(azimuth) > 2.8]  # what lies behind is seen first and last
+    first = ground[1][np.abs(azimuth) > 2.8]  # the surfaces behind are seen first and last
     assert len(first) and first[:, 0].min() < ground[0][:, 0].min() - 0.5
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many clients at a time, some of which cut their connections, send nonsense or ask for what there is not: each request gets one answer, an
-error is one sentence, and threads, files and memory stay bounded."""
+"""Many clients at a time. Some cut their connections, send nonsense or ask for things that are not there: each request gets one answer,
+an error is one sentence, and threads, files and memory stay bounded."""
 
 import gc
 import io
@@ -74,7 +74,7 @@ CUT = ("cut call", "cut connection")  # which get no answer
 
 
 class Storm:
-    """Requests of several clients; `answers` counts what became of each."""
+    """Requests of several clients; `answers` counts the outcomes."""
 
     def __init__(self, port: int) -> None:
         self.port, self.answers, self.flaws = port, Counter[str](), list[str]()

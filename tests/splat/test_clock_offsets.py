@@ -23,13 +23,13 @@ SKY = torch.zeros(3, 4, 8, dtype=F64)
 
 
 def shifted_apart(found: Tensor, expected: Tensor) -> float:
-    """Metres, and ten of which a radian counts."""
+    """Distance in metres; a radian counts as ten."""
     turn = quat_to_rotvec(quat_of(found[:3, :3].T @ expected[:3, :3]))
     return float((found - expected)[:3, 3].norm() + 10 * turn.norm())
 
 
 def test_an_offset_looks_the_rig_s_path_up_later() -> None:
-    """At both ends of exposures that a shutter rolls through; what is left is what second order leaves, a hundredth of the way."""
+    """Poses differ at both ends of exposures that a shutter rolls through; terms of second order leave a hundredth of the way."""
     capture = tiny_capture()
     path, calibration = trajectory_of(capture), none_known(capture, 0.5, "cpu")
     calibration.camera_offsets[:] = torch.tensor([0.02, -0.02])
@@ -101,8 +101,8 @@ def moving(view: CameraView) -> CameraView:
 
 @pytest.mark.parametrize("motion", ["still", "moving"])
 def test_what_an_offset_learns_is_how_the_loss_changes(motion: str) -> None:
-    """By central differences of a loss in float64, so near that no response crosses 1/255 between them; rays of a camera that moves while
-    it exposes turn about the middle of its way."""
+    """The change is a central difference of a loss in float64, so near that no response crosses 1/255 between them; rays of a camera that
+    moves while it exposes turn about the middle of its way."""
     rolling = ("top_to_bottom", CAMERA_MOTION) if motion == "moving" else ()
     view = moving(make_camera_view(17, 13, 16.0, *rolling))
     g = make_gaussians(in_frustum(view, 60, 3, 9), scales=(0.3, 0.9))
@@ -124,7 +124,7 @@ def test_what_an_offset_learns_is_how_the_loss_changes(motion: str) -> None:
 
 
 def test_a_clock_that_is_off_is_found() -> None:
-    """By 20 ms: 60 steps of Adam find it to a tenth."""
+    """It is off by 20 ms: 60 steps of Adam find it to a tenth."""
     view = moving(make_camera_view(17, 13, 16.0))
     g, calibration = make_gaussians(in_frustum(view, 60, 3, 9), scales=(0.3, 0.9)), learning(view)
     calibration.camera_offsets = torch.tensor([0.02], dtype=F64)

@@ -49,7 +49,7 @@ def scene_before(view: View) -> WorldGaussians:
 
 
 def turned(view: View, turn: Tensor, shift: Tensor) -> View:
-    """By the definition T' = T exp(correction), with gradients of its own."""
+    """The view by the definition T' = T exp(correction), with gradients of its own."""
     T = pose_matrix(rotvec_to_quat(turn), shift)
     ends = {name: getattr(view, name) @ T for name in ("T_world_sensor_start", "T_world_sensor_end")}
     return replace(view, row=None, **ends)
@@ -93,7 +93,7 @@ def test_a_view_is_where_its_correction_takes_it(sensor: str) -> None:
 
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_what_a_correction_learns_is_what_poses_would(sensor: str) -> None:
-    """Of a sensor that stands still to the last digit; one that moves is taken to turn about the middle of its way."""
+    """The sensor stands still to the last digit; a moving one is taken to turn about the middle of its way."""
     view = at_the_rig(view_of(sensor))
     g = scene_before(view)
     g = replace(g, means=g.means.clone().requires_grad_(), sh=g.sh[:, :1], velocities=torch.zeros_like(g.velocities))
@@ -152,7 +152,7 @@ def test_the_rig_moves_every_sensor_by_its_lever_and_a_camera_moves_alone() -> N
 
 
 def test_a_camera_that_sits_elsewhere_is_found() -> None:
-    """By a hundredth of a radian and 5 cm; 40 steps of Adam leave a fifth of what the image is off by."""
+    """It is off by a hundredth of a radian and 5 cm; 40 steps of Adam leave a fifth of the difference between the images."""
     view = at_the_rig(view_of("still camera"))
     assert isinstance(view, CameraView)
     calibration, sky = learned(view, 0 * TURN, 0 * SHIFT), torch.zeros(3, 4, 8, dtype=F64)

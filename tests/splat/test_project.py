@@ -113,7 +113,7 @@ def test_lidar_bounds_of_small_gaussians_are_those_of_a_linear_projection() -> N
 
 
 def place(view: CameraView | LidarView, point: Tensor, velocity: Tensor) -> tuple[float, float]:
-    """Where a moving point appears at the time at which it is looked at, by iteration until nothing changes."""
+    """Place of a moving point at the time at which the sensor looks there, by iteration until nothing changes."""
     fraction, camera = 0.5, isinstance(view, CameraView)
     for _ in range(40):
         R, position = pose_between(view.T_world_sensor_start, view.T_world_sensor_end, fraction)
@@ -287,7 +287,7 @@ def test_a_camera_that_turns_fast_keeps_what_enters_at_its_edges(shutter: str) -
 @pytest.mark.parametrize(("scale", "distance", "limit"), [(0.3, 4.0, 0.005), (0.5, 3.0, 0.03), (1.0, 2.0, 0.1)])
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])
 def test_large_near_gaussians_lose_more(sensor: str, scale: float, distance: float, limit: float) -> None:
-    """Bounds from seven points are not conservative where the sensor is far from linear; this is what that costs."""
+    """Bounds from seven points are not conservative where the sensor is far from linear; these are the losses."""
     ranges = (0.9 * distance, 1.1 * distance)
     if sensor == "camera":
         view: CameraView | LidarView = make_camera_view(24, 18, 20.0)
@@ -304,7 +304,7 @@ def test_large_near_gaussians_lose_more(sensor: str, scale: float, distance: flo
 @pytest.mark.parametrize("motion", [STILL, LIDAR_MOTION, FAST_TURN, Motion(turn=(0.1, 0.1, 0.1))], ids=str)
 @pytest.mark.parametrize("subset", ["random", "block", "beam", "one"])
 def test_some_rays_get_what_they_get_within_a_sweep(subset: str, motion: Motion) -> None:
-    """Gaussians far from all rays are dropped early; that must lose nothing beyond what the bounds of a full sweep lose."""
+    """Gaussians far from all rays are dropped early; that must lose no more than the bounds of a full sweep."""
     full = make_lidar_view(make_lidar(12, 160), motion)
     rays = torch.arange(160 * 12).view(160, 12)
     chosen = {

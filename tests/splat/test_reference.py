@@ -343,7 +343,7 @@ def test_a_gaussian_just_above_the_threshold_is_blended() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 @pytest.mark.parametrize("pairs", [all_of, own])
 def test_hundreds_of_layers(pairs: Callable[..., PairList], dtype: torch.dtype) -> None:
-    """0.9^87 is above 1e-4 and 0.9^88 is below: 87 of 300 layers are blended, whatever order they are stored in."""
+    """0.9^87 is above 1e-4 and 0.9^88 is below: 87 of 300 layers are blended, stored in any order."""
     depths = 3 + 0.01 * torch.randperm(300).to(F64)
     g, view = on_axis(depths, 0.1)
     features, lists = depths[:, None], pairs(g, view)
@@ -461,7 +461,7 @@ def test_gaussians_behind_the_camera() -> None:
 
 @pytest.mark.parametrize("motion", [STILL, Motion((1.5, 0.2, 0.0), (0.0, 0.0, 0.05))], ids=["still", "moving"])
 def test_gaussians_across_the_seam_of_the_azimuth(motion: Motion) -> None:
-    """Behind the lidar a sweep begins and ends; what moves there may be seen twice, from different poses."""
+    """Behind the lidar a sweep begins and ends; a moving Gaussian there may be seen twice, from different poses."""
     view = make_lidar_view(make_lidar(4, 48), motion)
     behind = math.pi + uniform(-0.2, 0.2, 40)
     local = uniform(4, 9, 40, 1) * torch.stack([behind.cos(), behind.sin(), uniform(-0.2, 0.1, 40)], dim=-1)
@@ -515,7 +515,7 @@ def wall(depth: float, velocity: Tensor, forward: Tensor, thickness: float = 1e-
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])
 @pytest.mark.parametrize("moves", ["nothing", "sensor", "surface", "both"])
 def test_a_wall_of_flat_disks_gives_its_exact_range(sensor: str, moves: str) -> None:
-    """Where a ray meets the plane is a matter of geometry: neither the blending nor the motion may shift it."""
+    """The place where a ray meets the plane is a matter of geometry: neither the blending nor the motion may shift it."""
     forward = tensor(0.0, 0, 1) if sensor == "camera" else tensor(1.0, 0, 0)
     travel = (0.1, -0.05, 0.4) if sensor == "camera" else (1.5, 0.3, -0.1)
     motion = Motion(travel, (0.02, 0.03, -0.04)) if moves in ("sensor", "both") else Motion()

@@ -14,11 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nurec_lite.base.transfer import tensors_of
 from nurec_lite.training.stages import Stages
 
-STEP = "step"  # what is in no branch
+STEP = "step"  # tensors in no branch
 
 
 class Watch(TorchDispatchMode):
-    """Of one step, forward: backward passes are autograd's business. What was there before belongs to all."""
+    """Reads and writes of one step's branches, forward: backward passes are autograd's business. Tensors from before belong to all."""
 
     def __init__(self) -> None:
         super().__init__()

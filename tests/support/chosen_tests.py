@@ -108,7 +108,7 @@ FIRST = {  # of the cases of these tests so many run always; the others count as
     "viewer/test_view.py::test_the_command_ends_well_at_ctrl_c": 0,
 }  # fmt: skip
 NUMBERS = ("geometry", "capture", "scene", "splat", "training", "evaluation")  # folders whose numbers torch rounds
-RUNS = (  # files and folders of those whose tests are whole runs or read whole drives: what they call has tests of its own
+RUNS = (  # files and folders of tests that are whole runs or read whole drives: the code that they call has tests of its own
     *(f"capture/{name}" for name in (
         "argoverse2", "checks", "colmap", "kitti", "kitti360", "ncore", "nuscenes", "odometry", "pack", "pandaset", "rosbag",
         "simulate/test_simulate.py", "test_gpu_jpeg.py", "test_images.py", "tracking", "waymo",

@@ -54,7 +54,7 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     asked = kwargs.get("device")
     if not (there if asked is None else torch.device(asked) == DEVICE):
         return result
-    own = {id(tensor.held): tensor for tensor in there}  # what was changed in place
+    own = {id(tensor.held): tensor for tensor in there}  # tensors that were changed in place
     return tree_map(lambda v: own.get(id(v), Elsewhere(v)) if isinstance(v, torch.Tensor) else v, result)
 
 

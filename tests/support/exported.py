@@ -113,7 +113,7 @@ def world_from(
     opacities: Tensor,  # [N] 0 to 1
     sh: Tensor,  # [N, S, 3]
 ) -> WorldGaussians:
-    """As a viewer takes what a file holds: everything belongs to the background."""
+    """Gaussians in the world as a viewer takes the file's content: everything belongs to the background."""
     n = len(means)
     return WorldGaussians(
         means=means,

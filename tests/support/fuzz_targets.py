@@ -53,7 +53,7 @@ class Target:
     name: str
     share: int  # of the inputs
     draw: Callable[[random.Random], Steps]
-    run: Callable[[Path, Steps], None]  # in a folder of its own; returns, or raises what the reader raises
+    run: Callable[[Path, Steps], None]  # in a folder of its own; returns, or raises the reader's error
 
 
 def few(rng: random.Random) -> int:
@@ -113,7 +113,7 @@ def checkpoint_content() -> dict[str, Any]:
 
 
 def use_checkpoint(path: Path) -> None:
-    """As going on and exporting do."""
+    """Uses it as going on and exporting do."""
     content = load_checkpoint(path, "cpu")
     scene = scene_from_dict(content["scene"])
     check_known_capture(path, content, tiny_capture(), DataConfig())
@@ -217,7 +217,7 @@ def draw_key(rng: random.Random) -> Steps:
 
 
 def run_keys(folder: Path, steps: Steps) -> None:
-    """As a command line; a sentence ends it with code 2."""
+    """Runs them as a command line; a sentence ends it with code 2."""
     verb = steps[0][0] if steps else "train"
     arguments = [f"{key}={word}" for _, key, word in steps]
     said = io.StringIO()
@@ -257,7 +257,7 @@ def draw_value(rng: random.Random) -> Steps:
 
 
 def run_config(folder: Path, steps: Steps) -> None:
-    """As a stored configuration, without Hydra's parser."""
+    """Runs them as a stored configuration, without Hydra's parser."""
     merged = OmegaConf.structured(VERBS["render"](checkpoint="x"))  # type: ignore[call-arg]
     for key, value in steps:
         with contextlib.suppress(Exception):  # OmegaConf itself refuses it, in the words that to_config repeats
@@ -287,7 +287,7 @@ WHOLE = (
 
 
 def draw_names(rng: random.Random) -> Steps:
-    """Pairs of what is renamed and its name."""
+    """Pairs of a thing to rename and its new name."""
     places = ("camera", "other camera", "lidar", "track", "class", "capture")
     drawn = ("".join(rng.choice(SIGNS) for _ in range(rng.randint(1, 5))) for _ in places)
     return [
@@ -297,7 +297,7 @@ def draw_names(rng: random.Random) -> Steps:
 
 
 def run_names(folder: Path, steps: Steps) -> None:
-    """What is taken gives files of different names, each in the folder itself."""
+    """Names that are taken give files of different names, each in the folder itself."""
     names = dict(steps)
     capture = make_capture()
     sensors = [names.get("camera", "front"), names.get("other camera", "back"), names.get("lidar", "top")]
@@ -323,13 +323,13 @@ KINDS = ("file", "folder", "link", "dangling link", "hidden", "picture", "pipe")
 
 
 def draw_folder(rng: random.Random) -> Steps:
-    """What stands in a folder: a kind and a name; a marker or none."""
+    """Content of a folder: a kind and a name; a marker or none."""
     names = (*STRANGE, MARKER, LOCK, "report.html", "x", "pictures", ".x.nurec_lite-1.tmp")
     return [(rng.choice(KINDS), rng.choice(names), rng.random() < 0.2) for _ in range(few(rng))]
 
 
 def run_folder(folder: Path, steps: Steps) -> None:
-    """Whatever is done, no byte of a stranger's changes."""
+    """No command changes a byte of a stranger's."""
     with TemporaryDirectory(dir=folder) as name:
         out, precious = Path(name) / "out", Path(name) / "precious"
         out.mkdir()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for gsplat's kernels without CUDA: its own plain torch projection and lists, and dense blending.
 
-Its unscented transform differs from that projection by which Gaussians it drops (UnscentedTransformParameters): all sigma points, 0.17
-standard deviations from the mean, must lie in front of the camera and within a tenth of the image's size from it. So a Gaussian
-whose mean lies farther outside is missing, however far it reaches into the image.
+Its unscented transform drops other Gaussians than that projection (UnscentedTransformParameters): all sigma points, 0.17 standard
+deviations from the mean, must lie in front of the camera and within a tenth of the image's size from it. So a Gaussian whose mean lies
+farther outside is missing, however far it reaches into the image.
 
-Every call is bound to the signature of the function that it stands in for."""
+Every call is bound to the signature of the function that it stands in for.
+"""
 
 import inspect
 import math
@@ -78,7 +79,7 @@ def _blend(
     means2d: Tensor, conics: Tensor, colors: Tensor, opacities: Tensor, image_width: int, image_height: int,
     tile_size: int, isect_offsets: Tensor, flatten_ids: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """By the depth, the last of the colours, and without lists."""
+    """Blends by the depth, the last of the colours, and without lists."""
     order = torch.argsort(colors[0, :, -1])
     alpha = alphas(means2d[0], conics[0], opacities[0], image_width, image_height)[order]
     T = torch.cat([torch.ones_like(alpha[:1]), (1 - alpha).cumprod(0)])

@@ -42,7 +42,7 @@ def hidden(capture: Capture) -> Capture:
 
 
 def altered(capture: Capture, change: Callable[[Tensor, Tensor], Tensor]) -> Capture:
-    """Poses are what a function makes of times and poses."""
+    """The capture with poses that a function makes of times and poses."""
     poses = poses_of(capture.sweeps)
     return with_poses(capture, lambda times: change(times, poses(times)))
 
@@ -60,7 +60,7 @@ def measured(
     scale: float,  # of velocities
     noise: float,  # metres a second
 ) -> Measured:
-    """What wheels and an inertial unit would say, a hundred times a second."""
+    """Measurements of wheels and an inertial unit, a hundred times a second."""
     poses = poses_of(capture.sweeps)
     times = torch.arange(capture.sweeps[0].time_start, capture.sweeps[-1].time_end, 0.01, dtype=torch.float64)
     twists = log(invert(poses(times - 0.005)) @ poses(times + 0.005)) / 0.01

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for the libraries that decode JPEG on a GPU: they decode by Pillow, on the host, and one level beside it, so that a test sees
-who decoded."""
+which decoder worked."""
 
 import io
 import sys
@@ -18,16 +18,16 @@ MODULES = {"nvImageCodec": "nvidia.nvimgcodec", "torchvision": "torchvision.io"}
 
 
 def beside(pixels: Tensor) -> Tensor:
-    """What a stand-in gives where the host gives these."""
+    """Pixels of a stand-in where the host gives these."""
     return pixels ^ 1
 
 
 class Calls:
-    """What the stand-ins were asked for; `refuses` says which files they cannot decode."""
+    """Requests to the stand-ins; `refuses` names the files that they cannot decode."""
 
     def __init__(self) -> None:
         self.files: list[list[bytes]] = []  # of each call
-        self.made: dict[str, Any] = {}  # with what nvImageCodec's decoder was made
+        self.made: dict[str, Any] = {}  # arguments that made nvImageCodec's decoder
         self.params: list[Any] = []
         self.refused: set[bytes] = set()
         self.decodes = True

@@ -73,12 +73,12 @@ def write_drive(root: Path, n_beams: int = N_BEAMS, steps: int = STEPS) -> Path:
 
 
 def label(frame: int, x: float, y: float, z: float, yaw: float, kind: str = "Car", track: int = 3) -> str:
-    """Of an object 1.5 m high, 1.8 m wide and 4.2 m long."""
+    """A label of an object 1.5 m high, 1.8 m wide and 4.2 m long."""
     return f"{frame} {track} {kind} 0 0 -1 0 0 9 9 1.5 1.8 4.2 {x} {y} {z} {yaw}\n"
 
 
 def tracklet(poses: str, first_frame: int = 1, size: str = "<h>1.5</h><w>1.8</w><l>4.2</l>") -> str:
-    """As `label`; `poses` is one x, y, z, yaw a line, of the bottom's centre in the lidar's frame."""
+    """A tracklet of such an object; `poses` is one x, y, z, yaw a line, of the bottom's centre in the lidar's frame."""
     rows = [line.split() for line in poses.splitlines()]
     items = "".join(
         f"<item><tx>{x}</tx><ty>{y}</ty><tz>{z}</tz><rx>0</rx><ry>0</ry><rz>{yaw}</rz></item>\n"

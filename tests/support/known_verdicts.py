@@ -29,7 +29,7 @@ def remembered(verdicts: Checked) -> Checked:
             known[key] = Sample(sample.capture)
             verdicts(known[key])
         sample.found.extend(known[key].found)
-        sample.agreements.update(known[key].agreements)  # what corrections of cameras begin with
+        sample.agreements.update(known[key].agreements)  # corrections of cameras begin with these
         return sample.found
 
     return recalled

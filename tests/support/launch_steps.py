@@ -26,7 +26,8 @@ WITHOUT_WAITING = ("fused_interp", "collect_once", "no_sync", "warp_cull", "tile
 
 
 def stages_with(device: torch.device, names: tuple[str, ...], **own: Any) -> Stages:
-    """In this order, the option last, as on a machine with a GPU; parts are short, and keys tell apart what is near."""
+    """Stages with the options in this order, the option last, on a stand-in for a GPU; parts are short, and keys tell apart near
+    distances."""
     stages = replace(base_stages("native", device).compiled(CUDA_PLAN, native_stages), device="cuda")
     for name in (*names, "batch"):
         values = parameters_of(name) | (own if name == "batch" else {})
@@ -66,7 +67,7 @@ def learned(stages: Stages, state: TrainState, number: int = 3) -> tuple[dict[st
 
 
 def assert_learned_alike(found: Any, expected: Any, device: torch.device) -> None:
-    """What `learned` gave. A GPU's compiler may fuse other products, so that a response near a threshold falls the other way."""
+    """Compares results of `learned`. A GPU's compiler may fuse other products, so that a response near a threshold falls the other way."""
     assert found[0] == pytest.approx(expected[0], rel=1e-3 if device.type == "cuda" else 2e-5, abs=1e-6)
     assert found[1].keys() == expected[1].keys()
     for name, gradient in expected[1].items():
@@ -76,7 +77,7 @@ def assert_learned_alike(found: Any, expected: Any, device: torch.device) -> Non
 
 
 def assert_ended_alike(found: TrainState, expected: TrainState) -> None:
-    """After some steps: what differs by rounding alone is told apart by Adam where a gradient is near zero."""
+    """Compares states after some steps: Adam tells apart numbers that differ by rounding alone where a gradient is near zero."""
     for key, value in expected.scene.parameters().items():
         off = float((found.scene.parameters()[key] - value).detach().norm())
         assert off <= 0.02 * float(value.detach().norm()) + 1e-3, f"{key}: {off}"

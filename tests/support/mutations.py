@@ -9,7 +9,7 @@
         result = read_or_refuse(lambda: read(path), path.name)
         assert result is None or is_sane(result)
 
-`read_or_refuse` knows what a refusal must look like, and `bounded_memory` what it may cost.
+`read_or_refuse` knows the form of a refusal, and `bounded_memory` its limit of memory.
 """
 
 import random
@@ -31,7 +31,7 @@ from hypothesis.strategies import SearchStrategy
 from nurec_lite.capture.types import CaptureError
 
 Result = TypeVar("Result")
-Mutation = Callable[[bytes, int, int], bytes]  # the data, and two arbitrary numbers that say where and what
+Mutation = Callable[[bytes, int, int], bytes]  # the data; two arbitrary numbers choose place and change
 Step = tuple[Mutation, int, int]
 
 _FLOATS = (float("nan"), float("inf"), -float("inf"), 1e30, -1e30, -1.0, 0.0, 1e-40)
@@ -80,7 +80,7 @@ def mutated(data: bytes) -> SearchStrategy[bytes]:
 
 
 def mutated_text(data: bytes) -> SearchStrategy[bytes]:
-    """Likewise, and numbers replaced by what is hardly one, lines dropped, repeated and swapped."""
+    """Likewise, and numbers replaced by texts that are hardly numbers, lines dropped, repeated and swapped."""
     return _mutated(data, BINARY + TEXT + TEXT)
 
 
@@ -206,10 +206,8 @@ def overwrite(path: Path, data: bytes) -> None:
 
 
 def read_or_refuse(read: Callable[[], Result], name: str) -> Result | None:
-    """What `read` returns, or None where it refuses properly: CaptureError with one sentence, the file's name and a remedy.
-
-    Any other exception goes through, and a warning counts as one.
-    """
+    """Returns the result of `read`, or None where it refuses properly: CaptureError with one sentence, the file's name and a remedy. Any
+    other exception goes through, and a warning counts as one."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -223,7 +221,7 @@ def read_or_refuse(read: Callable[[], Result], name: str) -> Result | None:
 
 
 @contextmanager
-def bounded_memory(limit: int) -> Iterator[None]:  # bytes by which the peak of the process may grow
+def bounded_memory(limit: int) -> Iterator[None]:  # bytes that the process's peak may gain
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten, where the system allows it
     before = _peak_memory()

@@ -84,7 +84,7 @@ def page(
     *launches: dict[str, str],  # columns that differ from COLUMNS
     units: dict[str, str] | None = None,  # likewise
     without: tuple[str, ...] = (),  # columns that are missing
-    before: str = "",  # what stands before the header
+    before: str = "",  # lines before the header
 ) -> str:
     names = [name for name in COLUMNS if name not in without]
     names += [name for launch in launches for name in launch if name not in COLUMNS]

@@ -38,7 +38,7 @@ def at_night(capture: Capture) -> Capture:
 
 
 def with_a_camera_turned(capture: Capture) -> Capture:
-    """By 0.3 degrees to the right, which it does not say."""
+    """Turns a camera by 0.3 degrees to the right, which it does not say."""
     first, *others = capture.cameras
     return replace(capture, cameras=(replace(first, T_rig_cam=first.T_rig_cam @ _turn(1)), *others))
 
@@ -50,7 +50,7 @@ def with_the_lidar_turned(capture: Capture) -> Capture:
 
 
 def with_a_late_camera(capture: Capture) -> Capture:
-    """By 20 ms."""
+    """Takes images of a camera 20 ms late."""
     return with_clock(capture, capture.cameras[-1].name, 0.02)
 
 

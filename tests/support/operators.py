@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators torch.ops.nurec_lite.* called by the names of single tensors, whatever lists they come in."""
+"""The operators torch.ops.nurec_lite.* called by the names of single tensors, also of those in lists."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from nurec_lite.native.operators.shared import GaussianArrays, Grid, Lists, Outp
 from nurec_lite.native.operators.tile import Bounds
 from nurec_lite.native.operators.view_colour import PlacementArrays
 
-Arguments = dict[str, Any]  # by the names of tensors, and of what else an operator takes
+Arguments = dict[str, Any]  # by the names of tensors, and of an operator's other arguments
 _GROUPS: dict[str, type[NamedTuple] | None] = {
     "gaussians": GaussianArrays,
     "rays": RayArrays,
@@ -46,7 +46,7 @@ def names_of(name: str) -> list[str]:
 
 
 def packed(name: str, args: Arguments) -> tuple[Any, ...]:
-    """As the operator takes them."""
+    """Arguments in the form that the operator takes."""
     found: list[Any] = []
     for argument in operator(name)._schema.arguments:
         values = [args[field] for field in fields_of(argument)]
@@ -55,7 +55,7 @@ def packed(name: str, args: Arguments) -> tuple[Any, ...]:
 
 
 def check_schema(op: Any, args: tuple[Any, ...]) -> None:
-    """What torch checks of an operator: that it changes and aliases only what its schema says, and that its gradient is registered."""
+    """Runs torch's checks of an operator: it changes and aliases exactly the tensors of its schema, and its gradient is registered."""
     opcheck(op, args, test_utils=("test_schema", "test_autograd_registration"))
 
 

@@ -27,7 +27,7 @@ def lidar(**values: Any) -> Change:
 
 
 def frames(change: Callable[[Any], Any], only: str = "") -> Change:
-    """Of one sensor, or of all."""
+    """Changes frames of one sensor, or of all."""
 
     def changed(group: Any) -> Any:
         return tuple(change(f) if only in ("", f.sensor) else f for f in group)

@@ -37,7 +37,7 @@ def packed() -> bytes:
         return (Path(folder) / "drive.pack").read_bytes()
 
 
-DEEP = "(deep)"  # json.dumps cannot write what json.loads must not crash on
+DEEP = "(deep)"  # json.loads must not crash on texts that json.dumps cannot write
 VALUES = [
     *(None, True, False, 0, 1, -1, 2, 0.5, -0.0, 1e-320, 1e30, 1e308, 10**9, 10**30, 10**400, -(2**63)),
     *(float("nan"), float("inf"), -float("inf"), "", "x", "front", "top", "a\nb", "\ud800", "é" * 3, "x" * 10**5, "../x"),

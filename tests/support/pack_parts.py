@@ -21,7 +21,7 @@ from nurec_lite.geometry.tracks import Tracks
 
 @dataclass(frozen=True)
 class Held:
-    """Stands for a loader: gives what it holds."""
+    """Stands for a loader: gives the frame that it holds."""
 
     value: Tensor | Sweep
 

@@ -62,7 +62,7 @@ ALONE: dict[type, tuple[str, ...]] = {CameraView: (), LidarView: ("median",)}  #
 
 
 def drivers_of(device: torch.device) -> str:
-    """Whose are run: `cuda` on the CPU, too, where they are emulated."""
+    """Drivers that run: `cuda` on the CPU, too, where they are emulated."""
     return "cuda" if EMULATED else device.type
 
 
@@ -153,7 +153,7 @@ def cast_view(
 
 @dataclass(frozen=True)
 class Case:
-    """What is rendered, in float32 on the CPU."""
+    """A scene and a view to render, in float32 on the CPU."""
 
     scene: Scene
     view: CameraView | LidarView
@@ -172,7 +172,7 @@ class Case:
             return collect_gaussian_parameters(cast(self.scene, dtype), self.view.time_mid, by_lidar=self.by_lidar)
 
     def pairs(self, device: torch.device) -> tuple[Projection, PairList]:
-        """By the compiled stages of the device, on that device."""
+        """Projection and lists by the compiled stages of the device, on that device."""
         with torch.no_grad():
             scene = cast(self.scene, torch.float32, device)
             g = collect_gaussian_parameters(scene, self.view.time_mid, by_lidar=self.by_lidar)
@@ -296,18 +296,18 @@ def run(
 
 @dataclass(frozen=True)
 class Rounding:
-    """By how much float32 may be off, from the scene in double precision."""
+    """Bounds of float32's error, from the scene in double precision."""
 
     clear: Tensor  # [R] bool: no decision along the ray may fall the other way
-    value: Tensor  # [R] absolute, of what is blended from features between 0 and 1
-    slope: float  # relative, of gradients: root mean square over what is blended, each as steep as it is
+    value: Tensor  # [R] absolute, of blended features between 0 and 1
+    slope: float  # relative, of gradients: root mean square over the blended Gaussians, each as steep as it is
 
 
 @torch.no_grad()
 def rounding(case: Case, projection: Projection, pairs: PairList) -> Rounding:
     """Means and rays at a distance r are good to a few EPS r, and so is the way in which they pass one another. With A, which takes an
-    offset across the ray to standard deviations, the D of alpha = o exp(-D^2 / 2) is then good to a few EPS r |A|, and alpha to
-    D <= 3.4 times as much of itself: in all 16 EPS r |A|. Transmittances add up what all alphas before them err by. The sky behind is
+    offset across the ray to standard deviations, the D of alpha = o exp(-D^2 / 2) is then good to a few EPS r |A|, and alpha to D <= 3.4
+    times as much of itself: in all 16 EPS r |A|. Transmittances add up the errors of all alphas before them. The sky behind is
     interpolated between texels whose place is good to 1e-6."""
     g, view = case.world(), cast_view(case.view, F64)
     rays = view.rays()
@@ -356,7 +356,7 @@ def _stretch(
 
 @dataclass(frozen=True)
 class Errors:
-    values: dict[str, float]  # largest difference on clear rays, as a share of what rounding may do there
+    values: dict[str, float]  # largest difference on clear rays, as a share of the possible rounding there
     largest: dict[str, float]  # the same in absolute terms, distances as a share of the farthest Gaussian's
     gradients: dict[str, float]  # relative in the Euclidean norm
     rounding: Rounding
@@ -392,7 +392,7 @@ def _largest(a: Tensor) -> float:
 
 
 def relative(found: Tensor, expected: Tensor) -> float:
-    """Euclidean distance by the norm of what is expected; 0 if both vanish."""
+    """Euclidean distance by the norm of the expected tensor; 0 if both vanish."""
     assert found.shape == expected.shape and bool(found.isfinite().all())
     difference = float((found.double() - expected).norm())
     return difference / float(expected.norm()) if difference else 0.0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Philox4x32-10 as its paper has it (Salmon et al. 2011, section 3.3), and the normal numbers that kernels make of it: what
-kernels/math/random.cuh is compared with."""
+"""Philox4x32-10 as its paper has it (Salmon et al. 2011, section 3.3), and the normal numbers that kernels make of it: the reference of
+kernels/math/random.cuh."""
 
 import math
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 MASK = 0xFFFFFFFF
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
-WEYL = 0x9E3779B9, 0xBB67AE85  # by which keys go on
+WEYL = 0x9E3779B9, 0xBB67AE85  # steps of the keys
 NOISE = 1  # the stream of the operator explore
 
 
@@ -40,7 +40,7 @@ def eta_of(
     seed: int,
     stream: int = NOISE,
 ) -> Tensor:  # [n, 3] float64, normal
-    """By Box and Muller, each word's upper 23 bits as the middle of so many equal parts."""
+    """Normal numbers by Box and Muller, each word's upper 23 bits as the middle of so many equal parts."""
     counter = np.zeros((n, 4), dtype=np.uint64)
     counter[:, 0], counter[:, 1] = np.arange(n), step
     uniform = torch.from_numpy(((philox(counter, (seed, stream)) >> np.uint64(9)).astype(np.float64) + 0.5) / (1 << 23))

@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def surroundings(rank: int, size: int, port: int) -> dict[str, str]:
-    """As torchrun writes them."""
+    """Variables of the environment that torchrun writes."""
     places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
     return {
         "MASTER_ADDR": "127.0.0.1",
@@ -95,7 +95,7 @@ class Started:
         return [process.exitcode for process in self.processes]
 
     def results(self) -> list[Any]:
-        """What each rank returns."""
+        """Results of each rank."""
         found = [_received(receiver) for receiver in self.receivers]
         assert self.codes() == [0] * len(found), self.said.read_text()
         return found

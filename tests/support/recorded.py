@@ -42,12 +42,12 @@ _DDL = {
 
 
 def thread(number: int, pid: int = PID) -> int:
-    """As nsys packs it."""
+    """A thread's number in nsys's packed form."""
     return (1 << 48) | (pid << 24) | number
 
 
 def two_steps() -> Trace:
-    """Of 1 ms each, one after the other; autograd works in a thread of its own."""
+    """Two steps of 1 ms each, one after the other; autograd works in a thread of its own."""
     steps = [_step(i * 1000 * US, i * 10) for i in range(2)]
     return Trace(*(tuple(chain.from_iterable(parts)) for parts in zip(*steps, strict=True)))
 
@@ -159,7 +159,7 @@ class NsysFile:
     def write(
         self,
         path: Path,
-        renamed: Iterable[tuple[str, str, str]] = (),  # table, column, what another version calls it; "" drops it
+        renamed: Iterable[tuple[str, str, str]] = (),  # table, column, another version's name of it; "" drops it
         suffixed: Iterable[str] = (),  # tables that have _V2 at the end
     ) -> Path:
         with closing(sqlite3.connect(path)) as connection:
@@ -181,7 +181,7 @@ class NsysFile:
 
 
 def write_kineto(path: Path, trace: Trace) -> Path:
-    """As torch exports it: microseconds, the device's work beside what the host does, and much else."""
+    """Writes torch's export: microseconds, the device's work beside the host's, and much else."""
     events = [{"ph": "M", "name": "process_name", "pid": PID, "args": {"name": "python"}}]
     events += [_event("user_annotation", r.name, r, r.thread, {}) for r in trace.ranges]
     events += [

@@ -38,7 +38,7 @@ class RecordedTensor:
 
 
 def recorded_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notes of what follows; torch.cuda knows the stream `step`, and makes `side`, `side 2` and so on."""
+    """Notes of later events; torch.cuda knows the stream `step`, and makes `side`, `side 2` and so on."""
     notes: list[str] = []
     names = chain(["side"], map("side {}".format, count(2)))
     entered = [RecordedStream("step", notes)]

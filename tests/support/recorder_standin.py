@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands on a CPU in the place of the recorder of CUDA graphs: it does the work again at every launch, and what a step tells stands
-where the first launch left it."""
+"""A CPU's stand-in for the recorder of CUDA graphs: it does the work again at every launch, and a step's report stands where the first
+launch left it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers that are equal but for rounding.
 
-Two runs of the same program on one machine agree bitwise. Not so what another machine computed and a file or a test holds, nor the same
-formula on other rows beside it: vectors are wider or narrower, what does not fill a last one goes through other instructions, sine
-and exponential come from another library, a product is added with one rounding or with two. Each of these moves a result by a unit or so
-in its last place, and the unit is that of the largest number that went into it.
+Two runs of the same program on one machine agree bitwise. A number that another machine computed, and that a file or a test holds, does
+not agree so, nor does the same formula on other rows beside it: vectors are wider or narrower, the rest of a last one goes through other
+instructions, sine and exponential come from another library, a product is added with one rounding or with two. Each of these moves a
+result by a unit or so in its last place, and the unit is that of the largest number that went into it.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
 
-ULPS = 4  # units by which a handful of such operations moves a result
+ULPS = 4  # units that a handful of such operations moves a result
 
 
 def assert_rounded_alike(
@@ -33,7 +33,7 @@ def assert_near(
     expected: Tensor,  # [...] in double precision, or found another way
     part: float = 1e-5,  # of the largest number
 ) -> None:
-    """What went through many operations, and through sums."""
+    """Compares results of many operations, and of sums."""
     found, expected = found.detach().cpu(), expected.detach().cpu()
     assert found.shape == expected.shape and found.isfinite().all()
     if expected.numel():
@@ -44,6 +44,6 @@ def assert_pictures_alike(
     found: np.ndarray,  # [H, W, 3] uint8
     expected: np.ndarray,
 ) -> None:
-    """Where a colour lies between two levels, rounding decides which it gets; that is seldom."""
+    """Compares pictures. Rounding decides the level of a colour that lies between two; that is seldom."""
     off = np.abs(found.astype(int) - expected.astype(int))
     assert off.max() <= 1 and off.mean() < 0.01

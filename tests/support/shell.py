@@ -38,7 +38,7 @@ FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "t
 @dataclass(frozen=True)
 class Ended:
     code: int
-    error: str  # what the process says on stderr
+    error: str  # text of the process on stderr
     out: str = ""  # and on stdout
 
 

@@ -24,6 +24,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 
 F64 = torch.float64
 ALPHA_MIN, ALPHA_MAX, T_MIN, NEAR = 1 / 255, 0.99, 1e-4, 0.2
+MOST_PAIRS = 1 << 18  # of a ray and a Gaussian at a time: larger temporaries leave the cache
 TENSORS = ("means", "quats", "scales", "opacities", "sh", "frames", "lidar", "velocities")
 
 View = TypeVar("View", CameraView, LidarView)
@@ -65,7 +66,7 @@ POSE = make_pose((0.4, -0.9, 0.6), (12.0, -5.0, 1.7))  # where sensors stand unl
 
 @dataclass(frozen=True)
 class Motion:
-    """What a sensor does from the start to the end of a view, in its own frame."""
+    """Motion of a sensor from the start to the end of a view, in its own frame."""
 
     travel: tuple[float, float, float] = (0.0, 0.0, 0.0)  # metres
     turn: tuple[float, float, float] = (0.0, 0.0, 0.0)  # rotation vector in radians
@@ -292,9 +293,10 @@ def responses(
 
 
 def all_responses(g: WorldGaussians, rays: OracleRays) -> tuple[Tensor, Tensor]:  # alpha and t [R, N]
+    few = max(1, MOST_PAIRS // len(rays.delays))
     parts = [
         responses(g.select(i), rays.origins[:, None], rays.directions[:, None], rays.delays[:, None])
-        for i in torch.arange(len(g)).split(200)
+        for i in torch.arange(len(g)).split(few)
     ]
     return torch.cat([a for a, _ in parts], dim=1), torch.cat([t for _, t in parts], dim=1)
 
@@ -341,7 +343,7 @@ def oracle_blend(g: WorldGaussians, features: Tensor, rays: OracleRays, order: l
         total, distance = torch.zeros(features.shape[1], dtype=F64), torch.zeros((), dtype=F64)
         for i in order:
             alpha, t = values[i]
-            if alpha > 1e-6:  # a fainter one is far from the threshold, whatever else holds
+            if alpha > 1e-6:  # a fainter one is far from the threshold in any case
                 margin = min(margin, abs(alpha - ALPHA_MIN), abs(alpha - ALPHA_MAX), abs(t - NEAR))
             if alpha < ALPHA_MIN or t < NEAR:
                 continue

@@ -30,7 +30,7 @@ def everything(state: TrainState) -> dict[str, Tensor]:
 
 
 def assert_close(a: TrainState, b: TrainState, rtol: float = 0, atol: float = 0) -> None:
-    """Of all that training changes."""
+    """Compares all tensors that training changes."""
     mine, other = everything(a), everything(b)
     assert mine.keys() == other.keys()
     for name in mine:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from nurec_lite.scene.gaussians import Gaussians
 
-STORED = ("quats", "log_scales", "opacity_logits", "lidar_logits")  # what activations are made of
+STORED = ("quats", "log_scales", "opacity_logits", "lidar_logits")  # sources of activations
 
 
 def gaussians_of(n: int, columns: int = 3, odd: bool = True) -> Gaussians:
@@ -36,7 +36,7 @@ def on(g: Gaussians, device: str, dtype: torch.dtype = torch.float32) -> Gaussia
 
 
 def opacities_of(n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of camera and lidar, some near one another or equal, and scales."""
+    """Opacities of camera and lidar, some near one another or equal, and scales."""
     camera, lidar = torch.rand(2, n)
     lidar[: n // 3] = camera[: n // 3] + 0.02 * (torch.rand(n // 3) - 0.5)
     lidar[: n // 6] = camera[: n // 6]

@@ -70,7 +70,7 @@ def save(state: TrainState, path: Path) -> None:
 
 
 def small_checkpoint(path: Path) -> bytes:
-    """Of a few Gaussians, so that thousands are read in seconds."""
+    """A checkpoint of a few Gaussians, so that thousands are read in seconds."""
     state = tiny_state()
     names = (f.name for f in fields(Gaussians))
     gaussians = Gaussians(**{name: getattr(state.scene.gaussians, name)[:3].detach().clone() for name in names})
@@ -91,7 +91,7 @@ def rewrite(path: Path, change: Callable[[Content], Any]) -> None:
 
 
 def put(*keys: Any, value: Any) -> Callable[[Content], None]:
-    """Sets the value behind the keys; a function gets what stood there."""
+    """Sets the value behind the keys; a function gets the former value."""
 
     def change(content: Content) -> None:
         for key in keys[:-1]:

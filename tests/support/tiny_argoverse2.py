@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small log in Argoverse 2's layout: a street between walls, two lidars of which one hangs upside down, a car that drives and one that
-is parked."""
+"""A small log in Argoverse 2's layout: a street between walls, two lidars, one of them upside down, a car that drives and one that is
+parked."""
 
 import math
 from pathlib import Path
@@ -62,7 +62,7 @@ def times_of(lidar: str, azimuth: Tensor, laser: Tensor) -> Tensor:  # in the ve
 def lidar_points(
     lidar: str, stamp: float
 ) -> tuple[Tensor, Tensor, Tensor]:  # [n, 3] moved to the stamp, [n] lasers, [n] offsets
-    """Ground, and walls 12 m to the sides; what is farther than 90 m does not return."""
+    """Ground, and walls 12 m to the sides; points farther than 90 m do not return."""
     azimuth = (torch.arange(STEPS, dtype=torch.float64) + 0.5) * 2 * math.pi / STEPS - math.pi
     beams = torch.deg2rad(torch.tensor(NOMINAL, dtype=torch.float64)) * (1 if lidar == "up_lidar" else -1)
     angles = torch.stack(torch.meshgrid(azimuth, beams, indexing="ij"), dim=-1).reshape(-1, 2)

@@ -40,7 +40,7 @@ TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 
 @dataclass(frozen=True)
 class Driver:
-    """How a driver lays out the points of a sweep."""
+    """Layout of a sweep's points by a driver."""
 
     fields: tuple[tuple[str, int], ...]  # name and type of PointField
     time: (

@@ -75,8 +75,8 @@ def tiny_scene() -> Scene:
 
 
 def tiny_state(config: Config | None = None) -> TrainState:
-    """As `nurec_lite.training.start.make_state` gives it for a fresh run, at the pace of the first step, so that parts of a step can be
-    called one by one."""
+    """The state that `nurec_lite.training.start.make_state` gives for a fresh run, at the pace of the first step, so that parts of a step
+    can be called one by one."""
     config = config or tiny_config()
     scene, plan = tiny_scene(), ShotPlan(tiny_capture(), config.seed, config.train.lidar_rays)
     if not config.model.lidar_opacity:

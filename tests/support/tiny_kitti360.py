@@ -122,7 +122,7 @@ def _lens(name: str) -> str:
 
 
 def _mei_yaml(name: str) -> str:
-    """As the files have it, of which no YAML reader takes the first line."""
+    """The text of such a file; no YAML reader takes its first line."""
     groups = {"mirror": ("xi",), "distortion": ("k1", "k2", "p1", "p2"), "projection": ("gamma1", "gamma2", "u0", "v0")}
     size = f"image_width: {FISHEYE_SIZE}\nimage_height: {FISHEYE_SIZE}\n"
     parts = [f"{k}_parameters:\n" + "".join(f"   {n}: {MEI[n]:.16e}\n" for n in names) for k, names in groups.items()]

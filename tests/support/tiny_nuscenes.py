@@ -33,7 +33,7 @@ def rig_at(seconds: Tensor) -> Tensor:  # [n] since START -> [n, 4, 4]; the vehi
 
 
 def sweep(end: float) -> Tensor:  # [COLUMNS * 32, 5] float32, as a file holds it
-    """Ground 1.8 m below the lidar and walls 12 m beside it; what does not return has range 0. All is moved to the end."""
+    """Ground 1.8 m below the lidar and walls 12 m beside it; rays without a return have range 0. All is moved to the end."""
     share = (torch.arange(COLUMNS, dtype=torch.float64) + 0.5) / COLUMNS
     azimuth = 0.5 * math.pi - 2 * math.pi * share
     angles = torch.stack(torch.meshgrid(azimuth, NOMINAL, indexing="ij"), dim=-1).reshape(-1, 2)

@@ -74,7 +74,7 @@ def pose_time(number: int, frame: int) -> float:  # seconds of an image
 
 
 def range_image(lidar: str, frame: int) -> Tensor:  # [H, W, 4]
-    """Ground, and walls 12 m to the sides; what is farther than 60 m does not return."""
+    """Ground, and walls 12 m to the sides; points farther than 60 m do not return."""
     inclinations = TOP.flip(0) if lidar == "TOP" else torch.linspace(*REAR, 17).double()[1::2].flip(0)
     width, T = COLUMNS[lidar], mounted(lidar)
     turned = (

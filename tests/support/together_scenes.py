@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of a step that are rendered in one launch or one after another, and what the scene learns by either way
+"""Views of a step that are rendered in one launch or one after another, and the scene's learning by either way
 (nurec_lite/native/batched_views.py, the option batch)."""
 
 from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ from nurec_lite.viewer.worker import Key, Worker
 
 @dataclass
 class Screen:
-    """Keeps what a browser would get."""
+    """Keeps the messages that a browser would get."""
 
     shown: list[Painted] = field(default_factory=list)
     looks: list[Tensor] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Screen:
 
 
 class ByHand(Worker):
-    """Jobs wait until the test runs them, whatever their delay."""
+    """Jobs wait until the test runs them, with any delay."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None, 1e9)

@@ -38,7 +38,7 @@ VIEWS = ("still camera", "moving camera", "lidar")
 
 
 def driven(name: str) -> torch.device:
-    """Where the CUDA drivers run; the test is skipped elsewhere."""
+    """Device of the CUDA drivers; the test is skipped elsewhere."""
     found = torch.device(name)
     if drivers_of(found) == "cpu":
         pytest.skip("the CPU has no bundles; with NUREC_LITE_EMULATE_CUDA=1 it runs the CUDA drivers")
@@ -90,7 +90,7 @@ def call_parts(g: AnyGaussians, view: View, pairs: PairList, length: int) -> lis
 
 
 def given(g: AnyGaussians, view: View, pairs: PairList) -> tuple[Any, ...]:
-    """What the operator takes, less the length of a part."""
+    """Arguments of the operator, less the length of a part."""
     features = g.lidar if isinstance(view, LidarView) else g.sh[:, 0].abs().contiguous()
     arrays = ray_and_list_args(rays(view), pairs)
     return gaussian_args(g), features, *arrays, packed_view(view), has_per_ray_origins(view)

@@ -86,7 +86,7 @@ MEASURED = ("ranges", "intensities", "returned")
 
 
 def by_column(frame: SweepFrame, sweep: Sweep, lidar: Lidar) -> Sweep:
-    """What was measured is stored ring by ring, directions column by column."""
+    """Stores measurements ring by ring, directions column by column."""
     beams = len(lidar.elevations)
     return replace(sweep, **{f: getattr(sweep, f).view(-1, beams).T.flatten() for f in MEASURED})
 

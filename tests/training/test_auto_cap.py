@@ -58,7 +58,7 @@ def test_a_run_that_goes_on_keeps_its_cap(begun: TrainState, tmp_path: Path) -> 
 
 
 def test_a_run_with_given_numbers_goes_on_with_auto(tmp_path: Path) -> None:
-    """As one that an earlier version of a recipe began."""
+    """An earlier version of a recipe began it."""
     path = tmp_path / "checkpoint.pt"
     write_checkpoint(tiny_state(), path)
     resume = replace(tiny_config(), train=replace(tiny_config().train, resume=str(path)))

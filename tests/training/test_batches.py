@@ -17,7 +17,7 @@ from nurec_lite.training.step import render_frame, render_sweep
 
 
 def test_on_a_cpu_a_view_is_rendered_when_its_turn_comes() -> None:
-    """To the last bit what a training renders, and nothing is loaded ahead."""
+    """It is the same to the last bit as in a training, and nothing is loaded ahead."""
     capture, scene, stages = tiny_capture(), tiny_scene(), base_stages("native", torch.device("cpu"))
     asked: list[int] = []
 

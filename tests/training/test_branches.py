@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Branches of a step read what they are given, what was there before and what they made themselves, and nobody else reads what they make
-before it is joined: whatever the stages are, and also where what is kept for ever is made in this very step."""
+"""Branches of a step read tensors that they are given, that were there before and that they made themselves, and nobody else reads their
+tensors before they are joined: with any stages, and also where a tensor that is kept for ever is made in this very step."""
 
 import sys
 from collections.abc import Callable
@@ -33,7 +33,7 @@ PACKAGES = (
     "training.losses",
     "native.stages",
     "native.warps",
-)  # that keep what is made once
+)  # that keep tensors which are made once
 
 
 def stages_of(ops: str, names: tuple[str, ...], device: torch.device = CPU) -> Stages:
@@ -114,7 +114,7 @@ def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
 
 
 def of_another(inner: Callable) -> Callable:
-    """The loss of a sweep, which looks at what it was not given: at numbers that the step has made."""
+    """The loss of a sweep that looks at a foreign tensor: at numbers that the step has made."""
     return lambda returns, sweep, *more: inner(returns, sweep, *more) | {"drop": LEFT[-1] * returns.median.mean()}
 
 

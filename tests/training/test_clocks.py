@@ -26,8 +26,8 @@ CONFIG = Config(
 
 @pytest.mark.parametrize("ahead", [0.02, -0.02])
 def test_the_clock_of_a_camera_is_found(ahead: float) -> None:
-    """Two cameras look ahead, and that of one is off by 20 ms, 16 cm of the way. What they differ by is found to a quarter; which of the
-    two is right is a matter of the lidar, of which so few steps and rays learn little."""
+    """Two cameras look ahead, and the clock of one is off by 20 ms, 16 cm of the way. The difference between them is found to a quarter;
+    the choice of the right one is a matter of the lidar, of which so few steps and rays learn little."""
     capture, device = with_clock(tiny_capture(FINER), "camera_1", ahead), torch.device("cpu")
     stages, state = base_stages("native", device), make_state(CONFIG, capture, device)
     for _ in range(STEPS):
@@ -40,7 +40,7 @@ def test_the_clock_of_a_camera_is_found(ahead: float) -> None:
 
 
 def test_a_clock_that_no_image_tells_of_is_taken_at_its_word() -> None:
-    """As that of a camera whose images are held out."""
+    """A camera whose images are held out has such a clock."""
     capture, device = tiny_capture().with_split("side"), torch.device("cpu")
     config = replace(CONFIG, model=replace(CONFIG.model, points=300))
     stages, state = base_stages("native", device), make_state(config, capture, device)

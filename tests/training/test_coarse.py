@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From coarse to fine: reduced images and their views belong together, and a run changes to whole images once, whatever options do."""
+"""From coarse to fine: reduced images and their views belong together, and a run changes to whole images once, with any options."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,13 +56,13 @@ def capture_of(**changes: Any) -> Capture:
 
 
 def views(capture: Capture) -> tuple[CameraView, CameraView]:
-    """Of a whole image, and of the reduced one."""
+    """Views of a whole image, and of the reduced one."""
     frame = capture.images[3]
     return camera_view(capture, frame, "cpu"), camera_view(capture, frame, "cpu", 2)
 
 
 def centres(view: CameraView) -> Tensor:  # [H, W, 2] float64
-    """Of the blocks of 2x2 pixels, in pixels of the whole image."""
+    """Centres of the blocks of 2x2 pixels, in pixels of the whole image."""
     v, u = torch.meshgrid(
         torch.arange(view.camera.height // 2).double(), torch.arange(view.camera.width // 2).double(), indexing="ij"
     )
@@ -124,7 +124,8 @@ def test_image_and_camera_are_those_of_data_downscale(tmp_path: Path) -> None:
 
 
 def test_the_render_of_a_reduced_view_is_the_mean_of_the_whole_one_s_blocks() -> None:
-    """Of a sky and a few large Gaussians, within what is not linear in a block; half a pixel of the whole image to any side is off."""
+    """The scene is a sky and a few large Gaussians; the tolerance covers the parts that are not linear in a block; half a pixel of the
+    whole image to any side is off."""
     scene, stages = tiny_scene(), reference_stages()
     with torch.no_grad():
         scene.gaussians.log_scales.add_(2.0).clamp_(min=0.0)
@@ -233,7 +234,7 @@ def trained(stages: Stages, state: TrainState, folder: Path) -> list[tuple[int, 
 
 @pytest.mark.parametrize("names", FEEDING)
 def test_whatever_feeds_a_run_changes_at_the_same_step_and_learns_bitwise_the_same(tmp_path: Path, names: str) -> None:
-    """By what the options do on a CPU."""
+    """Options do their work on a CPU here."""
     plain, fed, stages = tiny_state(coarse_config()), tiny_state(coarse_config()), reference_stages()
     for name in names.split():
         stages = OPTIONS[name](stages)
@@ -244,7 +245,7 @@ def test_whatever_feeds_a_run_changes_at_the_same_step_and_learns_bitwise_the_sa
 
 
 def test_zero_is_the_run_without_it(tmp_path: Path) -> None:
-    """And reducing changes what is learned."""
+    """Reducing changes the result, too."""
     never, absent, some = (tiny_state(coarse_config(coarse)) for coarse in (0.0, 0.0, 0.3))
     without = reference_stages().replaced(resize=lambda stages, state, shots: shots)
     assert trained(reference_stages(), never, tmp_path) == [(24,)] * 10 == trained(without, absent, tmp_path)
@@ -254,7 +255,7 @@ def test_zero_is_the_run_without_it(tmp_path: Path) -> None:
 
 
 def street(coarse: float, **model: Any) -> TrainState:
-    """The bundled street, small, with a model of which both cameras are corrected."""
+    """The bundled street, small, with a model that corrects both cameras."""
     small = ModelConfig(points=2500, actor_points=50, raised_points=300, far_points=200, sky_height=16, **model)
     config = Config(
         device="cpu", data=DataConfig(downscale=4, frames=[0, 5]), model=small, density=DensityConfig(every=4, cap=3200),

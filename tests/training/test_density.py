@@ -72,7 +72,7 @@ def moved(g: Gaussians, n_new: int = 0, seed: int = 0, **more: Any) -> Relocatio
 
 
 def values(moved_: Relocation, g: Gaussians) -> dict[str, Tensor]:
-    """Of the new store."""
+    """Values of the new store."""
     return {name: moved_.value(name, getattr(g, name)) for name in Gaussians.trained()}
 
 
@@ -129,7 +129,7 @@ def test_numbers_of_copies_may_differ_between_gaussians() -> None:
 
 
 def test_the_integral_along_a_ray_through_copies_is_kept() -> None:
-    """What equation 9 is for: the alpha of n shrunk copies, integrated across the Gaussian, is that of the one."""
+    """Equation 9 has this purpose: the alpha of n shrunk copies, integrated across the Gaussian, is that of the one."""
     o, n = 0.8, 4
     shared, factor = (t.item() for t in split_opacity(torch.tensor([o], dtype=torch.float64), torch.tensor([n])))
     x = torch.linspace(-30, 30, 200_001, dtype=torch.float64)
@@ -447,7 +447,7 @@ def test_without_noise_nothing_moves() -> None:
     assert torch.equal(before, state.scene.gaussians.means)
 
 
-# What has left its box
+# Gaussians that have left their box
 
 
 def test_gaussians_outside_of_their_box() -> None:

@@ -197,7 +197,7 @@ def test_what_cannot_be_looked_at_gives_way_to_the_first_scene(name: str, value:
 
 
 def test_few_that_come_again_and_again_end_a_run(tmp_path: Path) -> None:
-    """What makes them is broken, and not they."""
+    """Their source is broken, and not they."""
     state, path = trained(every=NEVER), tmp_path / "checkpoint.pt"
     with pytest.raises(BrokenError, match="means is nan"):
         for k in range(number(state)):

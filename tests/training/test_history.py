@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running means of a run: figures wait on the device until they are read, and what is read does not depend on when."""
+"""Running means of a run: figures wait on the device until they are read, and their values do not depend on the moment."""
 
 import math
 

@@ -153,7 +153,7 @@ def test_a_run_from_python_compares_it(tmp_path: Path) -> None:
 
 
 def test_a_pack_of_a_drive_may_hold_smaller_images(content: dict[str, Any]) -> None:
-    """What its images are is known by the digest alone."""
+    """The digest alone tells which images it holds."""
     stored = content | {
         "config": content["config"] | {"data": {"kind": "kitti_raw", "downscale": 2, "date": "2030_01_02"}}
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimated poses belong to a scene: its checkpoint keeps them, and what opens the scene later estimates nothing."""
+"""Estimated poses belong to a scene: its checkpoint keeps them, and a later reader of the scene estimates nothing."""
 
 import logging
 from dataclasses import replace
@@ -101,7 +101,7 @@ def test_own_poses_are_used_when_asked_for(nothing_estimated: None) -> None:
 
 
 def test_frames_beyond_those_of_training_go_on_from_its_poses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the sweeps 4 to 11; the estimate of all lies elsewhere and is right from one sweep to the next."""
+    """They are poses of the sweeps 4 to 11; the estimate of all lies elsewhere and is right from one sweep to the next."""
     truth, moved = street(), exp(TWIST)
     estimate = with_poses(truth, lambda times: moved @ trajectory_of(truth).at(times))
     whole = posed(hidden(truth), "capture")

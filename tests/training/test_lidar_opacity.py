@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lidar with an opacity of its own: who is dead, copied and shaken, and how a run without one goes on with one."""
+"""A lidar with an opacity of its own: dead Gaussians, copies and noise, and a run without one that goes on with one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_scales_shrink_the_more_the_more_opaque() -> None:
 
 @pytest.mark.parametrize(("sensor", "low", "high"), [(0, 1 - 1e-6, 1 + 1e-6), (1, 0.8, 1.0)])
 def test_the_integral_across_is_kept_for_the_widest_view(sensor: int, low: float, high: float) -> None:
-    """Of the other sensor some is lost, never won: one factor cannot suit both."""
+    """The other sensor loses some, and never wins any: one factor cannot suit both."""
     o, n = torch.tensor([[0.9, 0.3]], dtype=torch.float64), 4
     logits, factor = mcmc_split(torch.logit(o), torch.tensor([n]))
     x = torch.linspace(-30, 30, 200_001, dtype=torch.float64)
@@ -146,7 +146,7 @@ def saved(state: TrainState, path: Path) -> Path:
 
 
 def run_before(path: Path) -> Path:
-    """Of a few steps, from before there was the key."""
+    """A run of a few steps, from before there was the key."""
     state, stages = tiny_state(configured(False)), reference_stages()
     for state.step in range(2):
         step(stages, state)
@@ -225,7 +225,7 @@ def test_what_has_two_does_not_go_on_with_one(tmp_path: Path) -> None:
 
 
 def test_without_one_of_its_own_a_step_has_the_terms_and_gradients_of_one_opacity() -> None:
-    """Beside it a step whose two are equal: cameras and lidar share what one opacity would be told."""
+    """Beside it lies a step whose two are equal: cameras and lidar share the gradient of one opacity."""
     found = []
     for own in (False, True):
         state, result = tiny_state(configured(own)), {}

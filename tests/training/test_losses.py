@@ -195,7 +195,7 @@ def test_regularisers_and_weights() -> None:
 
 
 def test_each_term_goes_backward_by_its_weight() -> None:
-    """And what nothing is learned from goes nowhere."""
+    """A term from which nothing is learned goes nowhere."""
     terms = {name: torch.tensor(2.0, requires_grad=True) for name in ("opacity", "scale", "exposure")}
     backward(terms | {"tie": torch.tensor(1.0)}, LossWeights(opacity=10, scale=100, exposure=1000))
     assert [float(term.grad) for term in terms.values()] == [10, 100, 1000]  # type: ignore[arg-type]
@@ -212,7 +212,7 @@ def test_two_opacities_are_pressed_alike_and_tied() -> None:
     assert terms["tie"].item() == pytest.approx((0.1 + 0.4 - 2 * 0.005) / 3)  # 0.005: of the rounded bottom
     for opacities in (camera, lidar):
         (slope,) = torch.autograd.grad(terms["opacity"], opacities, retain_graph=True)
-        torch.testing.assert_close(slope, torch.full((3,), 1 / 3))  # what one opacity alone would get
+        torch.testing.assert_close(slope, torch.full((3,), 1 / 3))  # the gradient of one opacity alone
     slopes = torch.autograd.grad(terms["tie"], [camera, lidar])
     expected = torch.tensor([-1.0, 1, 0]) / 3  # equal ones stay
     torch.testing.assert_close(slopes, (expected, -expected))
@@ -220,7 +220,7 @@ def test_two_opacities_are_pressed_alike_and_tied() -> None:
 
 @pytest.mark.parametrize("n", [31, 1000, 34199])
 def test_equal_weights_of_tie_and_opacity_leave_the_lesser_exactly_where_it_is(n: int) -> None:
-    """Adam divides by the size of a gradient: what rounding left would move Gaussians that no ray tells of as fast as any."""
+    """Adam divides by the size of a gradient: rounding errors would move Gaussians that no ray sees as fast as any."""
     camera, lidar = (torch.randn(n).requires_grad_() for _ in range(2))
     opacities = torch.sigmoid(camera), torch.sigmoid(lidar)
     backward(regularisers(*opacities, torch.ones(n, 3)), LossWeights(opacity=0.01, tie=0.01))
@@ -245,7 +245,7 @@ def test_losses_do_not_wait_for_the_gpu() -> None:
 
 
 def test_what_corrections_cost() -> None:
-    """Mean squares: of poses in metres, ten of which a radian counts and one a second of a clock; of exposures, and ten times of how they
+    """Mean squares: of poses in metres, where a radian counts as ten and a second of a clock as one; of exposures, and ten times their
     change from knot to knot."""
     generator = torch.Generator().manual_seed(3)
     shapes = {
@@ -266,7 +266,7 @@ def test_what_corrections_cost() -> None:
 
 
 def test_what_grids_cost() -> None:
-    """How they vary, and beside the drift of exposures their own mean square."""
+    """The cost is their variation, and beside the drift of exposures their own mean square."""
     calibration = none_known(tiny_capture(), 0.1, "cpu", [4, 3, 2])
     assert calibration.bilateral is not None and calibration.exposure_drift.numel() > 0
     calibration.bilateral += torch.randn(calibration.bilateral.shape, generator=torch.Generator().manual_seed(3))
@@ -276,7 +276,7 @@ def test_what_grids_cost() -> None:
 
 
 def test_a_term_that_an_option_leaves_out_is_named() -> None:
-    """As a term would be that is new in the plain stages, and that the stage of an option does not know."""
+    """The term is new in the plain stages, and the stage of an option does not know it."""
     terms = {name: torch.tensor(1.0) for name in ("image", "opacity", "scale", "exposure")}
     check_terms(terms, LossWeights())
     with pytest.raises(AssertionError, match=r"the step has no loss term scale: a stage of an option leaves it out"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures that a user may bring, from a pack to the report: each ends with finite numbers, and the report says what is odd about it."""
+"""Captures that a user may bring, from a pack to the report: each ends with finite numbers, and the report names its oddities."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -57,7 +57,7 @@ def finer() -> Config:
 
 
 def said(capture: Capture, config: Config, folder: Path) -> list[str]:
-    """What the report of a run on a pack of the capture says of it, once everything was found finite."""
+    """Sentences of the report about the capture, from a run on a pack of it, once everything was found finite."""
     write_pack(capture, folder / "odd.pack", image_format="png")
     out, data = folder / "run", DataConfig(kind="pack", root=str(folder / "odd.pack"))
     metrics = run(replace(config, out=str(out), data=data))
@@ -93,7 +93,7 @@ def numbers(part: object, name: str = "") -> Iterator[tuple[str, bool]]:
         (without_tracks, ["No tracks"]),
         (with_one_camera, ["One camera, camera_0"]),
         (at_night, ["Dark images, 0.0"]),
-        (with_the_lidar_turned, []),  # what is off is found by many steps only
+        (with_the_lidar_turned, []),  # only many steps find the error
         (with_late_images, []),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -146,7 +146,7 @@ def test_what_cameras_disagree_by_is_found(odd: Odd, start: str, tmp_path: Path)
 
 
 def result(capture: Capture, degrees: list[float], milliseconds: list[float], steps: int = 10**6) -> list[str]:
-    """Of cameras that were turned about their x axes, and whose clocks are behind."""
+    """Result of cameras that were turned about their x axes, and whose clocks are behind."""
     known = none_known(capture, 0.5, "cpu")
     known.camera_rotations[:, 0] = torch.deg2rad(torch.tensor(degrees))
     known.camera_offsets[:] = torch.tensor(milliseconds) / 1000
@@ -179,7 +179,7 @@ def test_a_short_run_says_that_there_may_be_more() -> None:
 
 @pytest.mark.parametrize(("error", "said"), [(0.02, True), (0.11, False)])
 def test_a_turn_that_edges_do_not_tell_is_not_said(error: float, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0.3 degrees lie within three standard errors of what the drive tells of two cameras."""
+    """0.3 degrees lie within three standard errors of the drive's evidence about two cameras."""
     monkeypatch.setattr(search, "agreement", lambda *args: Agreement(0.0, error, 0.0, 0.001))
     sentences = result(tiny_capture(LONG), [0.15, -0.15], [0.0, 0.0])
     assert any("are turned against each other" in sentence for sentence in sentences) == said

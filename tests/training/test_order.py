@@ -10,14 +10,14 @@ from nurec_lite.training.order import Order
 
 
 def test_a_moment_with_too_many_cameras_gives_the_frame_that_was_drawn() -> None:
-    """So that with one frame a step the order is that of single frames, whatever their moments are."""
+    """So with one frame a step the order is that of single frames, with any moments."""
     one, apart = (Order((10, 11, 12), moments, seed=0, most=1) for moments in ((0, 0, 0), (0, 1, 2)))
     assert [one.of(step) for step in range(9)] == [apart.of(step) for step in range(9)]
 
 
 @given(st.integers(1, 13), st.integers(1, 4), st.integers(1, 9), st.integers(0, 5))
 def test_all_frames_come_before_one_comes_again(frames: int, cameras: int, images: int, seed: int) -> None:
-    """Whatever does not divide whatever, over many epochs; and no step has a frame twice."""
+    """Sizes that do not divide one another, over many epochs; and no step has a frame twice."""
     order = Order(tuple(range(100, 100 + frames)), tuple(k // cameras for k in range(frames)), seed, images)
     found = [order.of(step) for step in range(3 * frames)]
     assert all(len(set(step)) == len(step) == min(images, frames) for step in found)

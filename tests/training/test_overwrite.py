@@ -31,7 +31,7 @@ def trained_a_bit() -> TrainState:
 
 
 def everything(state: TrainState) -> dict[str, Tensor]:
-    """Of the store and its optimizer; not copied."""
+    """All tensors of the store and its optimizer; not copied."""
     found = {"node": state.scene.gaussians.node}
     for group in state.optimizer.param_groups:
         (parameter,) = group["params"]
@@ -80,7 +80,7 @@ def controlled(state: TrainState, stages: Stages) -> bool:
 
 
 def forbidding(vetoed: bool) -> Stages:
-    """Stages, one of which forbids a relocation in place, or does not."""
+    """Stages; one of them forbids a relocation in place, or none does."""
     stage = SimpleNamespace(graph_key=None, forbids_inplace_relocation=lambda scene, node: torch.tensor(vetoed))
     return replace(reference_stages().replaced(relocate=relocate_masked), changes=Changes(capturable=(stage,)))
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relocations that are recorded: those without a recording, wherever the store keeps its place and its number, whatever they are given."""
+"""Relocations that are recorded: they equal those without a recording, wherever the store keeps its place and its number, with any
+arguments."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -161,7 +162,7 @@ def test_a_recording_that_fails_stands_aside(
 
 @pytest.mark.gpu
 def test_with_all_that_a_gpu_runs_nothing_forbids_it() -> None:
-    """What images see of Gaussians, boxes, vetoes and the order of morton_order are part of it."""
+    """The counts of images that see a Gaussian, boxes, vetoes and the order of morton_order are part of it."""
     device, names = torch.device("cuda"), ("fused_interp", "collect_once", "no_sync", "morton_order")
     stages = build_stages({name: parameters_of(name) for name in names}, base_stages("native", device))
     own = CapturedRelocation(stages.update.rearrange, lambda: True)
@@ -176,7 +177,7 @@ def test_with_all_that_a_gpu_runs_nothing_forbids_it() -> None:
 
 @pytest.mark.gpu
 def test_what_a_step_left_outlasts_a_relocation() -> None:
-    """Recorded before that step was, and launched behind it, before anybody has read what it left."""
+    """It is recorded before that step, and launched behind it, before anybody has read the step's report."""
     device = torch.device("cuda")
     (stages, recorded), state = stages_for(device), store(device)
     moved(stages, state, 4)

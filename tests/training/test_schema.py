@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a stranger altered, a checkpoint is refused with a sentence or makes a scene that every command can take."""
+"""A checkpoint that a stranger altered in any way is refused with a sentence or makes a scene that every command can take."""
 
 import random
 from pathlib import Path

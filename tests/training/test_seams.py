@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for what comes: a trivial stand-in for every option of the design goes together with `+opt=all`, at the place where `all` would
+"""Room for later options: a trivial stand-in for every option of the design goes together with `+opt=all`, at the place where `all` would
 apply it, and the step asks none of them whether it is there."""
 
 import ast
@@ -61,7 +61,7 @@ def several_gpus(record: Stages, calls: Calls) -> Stages:
 
 
 def resident(record: Stages, calls: Calls) -> Stages:
-    """What was decoded once is kept."""
+    """Stages that keep decoded frames."""
     kept: dict[int, Shots] = {}
 
     def wrapper(inner: Callable) -> Callable:
@@ -115,7 +115,7 @@ STAND_INS: dict[str, StandIn] = {
     "compile": around("compile", "activate", "image_loss"),
     "cuda_graph": around("cuda_graph", "learn"),
 }
-FEEDING = ("pinned", "prefetch", "resident")  # real ones, by what they do on a CPU
+FEEDING = ("pinned", "prefetch", "resident")  # real ones, as they work on a CPU
 IDLE_BESIDE = {"resident": ("pinned", "prefetch")}  # stand-ins that a real option would leave nothing to do
 ASIDE = {
     "several_gpus": "fused_harmonics"
@@ -129,8 +129,8 @@ def listed(kind: str) -> list[str]:
 
 
 def together(calls: Calls, *names: str, feeding: tuple[str, ...] = (), without: str | None = None) -> Stages:
-    """All options of `all` for a GPU, which run on a CPU as well, and stand-ins, each at its place. Left out are those that a CPU
-    cannot run, and what stands on them, but those that feed; and `without`."""
+    """All options of `all` for a GPU that run on a CPU as well, and stand-ins, each at its place. Left out are those that a CPU cannot
+    run, and those that stand on them, except for those that feed; and `without`."""
     record, real = base_stages("native", torch.device("cpu")), set[str]()
     for name in ORDER:
         if name in names:
@@ -197,7 +197,7 @@ def test_all_stand_ins_go_together() -> None:
 
 @pytest.mark.parametrize("file", ["step", "baseline", "loop", "density", "losses", "optim"])
 def test_the_step_asks_for_no_option(file: str) -> None:
-    """Neither who claimed a stage, nor what the configuration names."""
+    """It asks neither for a stage's owner nor for the names in the configuration."""
     tree = ast.parse(Path(PACKAGE / f"training/{file}.py").read_text())
     asked = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not asked & {"claims", "wrapped", "opt"}

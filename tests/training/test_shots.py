@@ -19,7 +19,7 @@ COLUMNS = 8  # of a sector
 
 
 def same(a: Shots, b: Shots) -> bool:
-    """Whatever they hold, views included."""
+    """Whether two values are equal, of any content, views included."""
     images = zip(a.images, b.images, strict=True)
     sweeps = zip(a.sweeps, b.sweeps, strict=True)
     return (
@@ -31,7 +31,7 @@ def same(a: Shots, b: Shots) -> bool:
 
 
 def tensors_equal(a: Any, b: Any) -> bool:
-    """Of two records."""
+    """Whether tensors of two records are equal."""
     named = {f.name: (getattr(a, f.name), getattr(b, f.name)) for f in fields(a)}
     return all(torch.equal(x, y) for x, y in named.values() if isinstance(x, torch.Tensor))
 
@@ -191,7 +191,7 @@ def test_the_same_image_twice_is_copied_once() -> None:
 
 
 def test_shots_of_another_process_get_the_capture_s_own_sensors() -> None:
-    """What is worked out once for a sensor is kept by it."""
+    """Values that are computed once for a sensor are kept by it."""
     shots = tiny_shots((0, 1), (2,))
     again = Shots.from_numpy(pickle.loads(pickle.dumps(shots.to_numpy())), tiny_capture())
     assert same(again, shots)
@@ -260,7 +260,7 @@ def test_wider_sectors_are_fewer(columns: int, runs: int) -> None:
     [(4096, None, 8), (16384, None, 32), (129000, None, 256), (1, None, 1), (16384, 8, 8), (16384, 600, 600)],
 )
 def test_rays_come_in_two_sectors_unless_their_width_is_given(n_rays: int, sector: int | None, columns: int) -> None:
-    """Of a sweep like KITTI's, and of one with some rays less."""
+    """One sweep is like KITTI's, and one has some rays less."""
     lidar = replace(tiny_capture().lidars[0], azimuth_steps=2048)
     plan = ShotPlan(tiny_capture(), 0, n_rays, sector=sector)
     assert plan.columns(lidar, 129184) == plan.columns(lidar, 125000) == columns

@@ -48,7 +48,7 @@ def ranks_of(rank: int, size: int) -> Ranks:
     return found
 
 
-# ---- what a rank gets
+# ---- the share of a rank
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
@@ -84,7 +84,7 @@ def test_ranks_read_a_report_of_no_sync_after_a_fixed_number_of_steps() -> None:
 
 
 def trained(rank: int, n: int, images: int, fused: bool) -> dict[str, Any]:
-    """All that n steps change, with relocations after 4 and 8, and what each rank had decided before it took over the first one's."""
+    """All tensors that n steps change, with relocations after 4 and 8, and each rank's own decision before it took over the first one's."""
     ranks, decided = begin("cpu"), []
     stages = exchanging(base_stages("native", CPU) if fused else reference_stages(), ranks)
     inner = stages.update.rearrange
@@ -108,7 +108,7 @@ def bytes_of(
     end: dict[str, Any],
     views: int | None,  # of a rank, with factors of harmonics; None: these are written
 ) -> int:
-    """Of a step, by hand."""
+    """Bytes of a step, by hand."""
     numbers = {name: -(-end[name].size // 64) * 64 for name in tiny_scene().parameters()}
     written = sum(numbers.pop(name) for name in ("sh0", "sh_rest"))
     harmonics = written + 64 if views is None else views * (6 * len(end["means"]) + 64)
@@ -130,7 +130,7 @@ def test_two_ranks_train_as_one_process_with_that_batch(n: int, images: int, fus
 
 
 class _WithoutGradient(torch.autograd.Function):
-    """As a formula that leaves the gradient of its parameters to the update."""
+    """A formula that leaves the gradient of its parameters to the update."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
@@ -158,7 +158,7 @@ def config(n_steps: int, resume: Path | None = None, **train: Any) -> Config:
 
 
 def train_in(out: Path, made: Config) -> None:
-    """As the command does, without its checks of the capture and its report."""
+    """Trains like the command, without its checks of the capture and its report."""
     out.mkdir(exist_ok=True)
     ranks = begin("cpu")
     stages = spread(build_stages(made.opt, exchanging(reference_stages(), ranks)), ranks)

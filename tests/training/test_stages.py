@@ -56,7 +56,7 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 
 
 def test_the_stages_are_those_of_the_design() -> None:
-    """None has a default: who makes the record names every one."""
+    """None has a default: the maker of the record names every one."""
     design = (
         "frames next_batch upload place fetch resize group_rays schedule "
         "correct activate interpolate collect gather capacity project tile render_camera render_lidar render_all render_views "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shots at fixed places: what lies there after others were copied."""
+"""Shots at fixed places: their content after others were copied."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def with_warp_tiles(shots: Shots, n: int) -> Shots:
 
 
 def test_warp_tiles_come_with_their_rays() -> None:
-    """Of a longer sweep than the one that the places were made like, then of a shorter one: what is left of others is in no bundle."""
+    """A longer sweep than the one that made the places comes first, then a shorter one: rays that remain of others are in no bundle."""
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
     length = len(shots.sweeps[0].sweep)
     static = StaticInputs(with_warp_tiles(shots, length // 2 + 1), [length])
@@ -58,7 +58,7 @@ def test_views_without_warp_tiles_have_none() -> None:
 
 
 def test_what_is_given_in_another_order_lies_row_by_row() -> None:
-    """As a reduced image may; the rates come along."""
+    """A reduced image may come so; the rates come along."""
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
     (shot,) = shots.images
     turned = replace(shots, images=(replace(shot, image=shot.image.transpose(0, 1).contiguous().transpose(0, 1)),))

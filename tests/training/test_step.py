@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step: what its parts hand to one another, any number of images and sweeps, and a step that failed."""
+"""The step: messages between its parts, any number of images and sweeps, and a step that failed."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SCENE_TERMS = {"opacity", "tie", "scale", "exposure"}
 
 
 def learnt(shots: Shots) -> tuple[StepResult, dict[str, Tensor]]:
-    """What the step says, and what the optimizer would get."""
+    """The step's report, and the gradients for the optimizer."""
     found: dict[str, Tensor] = {}
 
     def keep(state: TrainState) -> None:
@@ -77,7 +77,7 @@ def test_what_is_fed_are_the_plan_s_shots_of_the_state_s_step() -> None:
 
 
 def test_gradients_are_reduced_between_backward_and_the_update() -> None:
-    """As several processes do: what `reduce` leaves is what the optimizer takes."""
+    """Several processes do so: the optimizer takes the result of `reduce`."""
     seen: list[float] = []
 
     def reduce(state: TrainState) -> None:
@@ -130,7 +130,7 @@ def test_terms_of_several_are_their_means(images: tuple[int, ...], sweeps: tuple
 
 
 def test_the_gradient_of_several_is_the_mean_of_theirs() -> None:
-    """Of the sky, which only images see, and of the lidar's numbers, which only sweeps do; means get both."""
+    """Only images see the sky, and only sweeps the lidar's numbers; means get gradients from both."""
     _, found = learnt(tiny_shots((0, 1, 2), (0, 3)))
     images = [learnt(tiny_shots((i,), ()))[1] for i in (0, 1, 2)]
     sweeps = [learnt(tiny_shots((), (i,)))[1] for i in (0, 3)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training from the outside: budgets, resuming, what it learns, and the command line."""
+"""Training from the outside: budgets, resuming, learning, and the command line."""
 
 import json
 import math
@@ -131,7 +131,7 @@ def test_the_checkpoint_of_another_capture_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Time that stands still but for what a step adds."""
+    """A clock that stands still except for the time that a step adds."""
     now = SimpleNamespace(seconds=1000.0)
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
@@ -183,7 +183,7 @@ def test_checkpoints_are_saved_now_and_then(
 
 
 def test_a_budget_of_seconds_ends_on_time(tmp_path: Path) -> None:
-    """By the real clock: no step begins after the budget is spent."""
+    """The real clock runs: no step begins after the budget is spent."""
     state = tiny_state(tiny_config(train=TrainConfig(seconds=0.6, lidar_rays=64)))
     stages, spent = reference_stages(), []
 
@@ -197,7 +197,7 @@ def test_a_budget_of_seconds_ends_on_time(tmp_path: Path) -> None:
     assert max(spent) < 0.6 <= state.seconds <= time.monotonic() - begin
 
 
-# What it learns
+# Learning
 
 
 @pytest.mark.portable
@@ -334,7 +334,7 @@ def test_the_bundled_capture_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_a_mistake_is_one_sentence_and_code_2(tmp_path: Path) -> None:
-    """Of Hydra's, which has words and a code of its own; tests/cli/test_errors.py has the others, in its process."""
+    """The mistake is one of Hydra's, which has words and a code of its own; tests/cli/test_errors.py has the others, in its process."""
     done = call(f"out={tmp_path / 'out'}", "train.stepz=3")
     assert done.returncode == 2
     sentence = "error: Could not override 'train.stepz'; Key 'stepz' not in 'TrainConfig'; did you mean train.steps? "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is no number any more is noticed, whatever tensor holds it and whether or not a loss tells of it."""
+"""NaN and infinity are noticed, in any tensor and whether or not a loss shows them."""
 
 import math
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the viewer share: the tiny drive, opened, a screen without a browser, and a worker whose jobs a test runs itself."""
+"""Fixtures of the viewer's tests: the tiny drive, opened, a screen without a browser, and a worker whose jobs a test runs itself."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of pictures follow what pictures cost on the machine."""
+"""Sizes of pictures follow their cost on the machine."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_a_slow_machine_draws_a_coarse_picture_and_a_finer_one() -> None:
 
 
 def test_a_picture_is_not_made_tiny_where_that_gains_nothing() -> None:
-    """Each picture takes 0.3 s whatever its size: 0.06 s cannot be had."""
+    """Each picture takes 0.3 s at any size: 0.06 s cannot be had."""
     assert learned(0.3, 1e-9).heights(1080, 16 / 9) == [1080]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The viewer's server answers with viser's own pages, to its own pages; what keeps it from starting is a sentence."""
+"""The viewer's server answers with viser's own pages, to its own pages; a reason for not starting is a sentence."""
 
 import builtins
 import socket

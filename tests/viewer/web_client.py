@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A browser's side of viser's protocol: sends where its camera is, and reads what it is to draw."""
+"""A browser's side of viser's protocol: sends the place of its camera, and reads the things to draw."""
 
 import socket
 from collections.abc import Iterator

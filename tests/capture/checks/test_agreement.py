@@ -147,7 +147,7 @@ SPEEDS = torch.tensor([1.6, 1.9, 2.5, 3.0, 3.5, 3.6, 4.1], dtype=torch.float64)
 
 
 def test_a_clock_that_is_off_is_distinguished_from_a_camera_that_sits_elsewhere() -> None:
-    """By how far edges lie beside one another at 1.6 to 4.1 m/s: a clock moves them farther the faster the vehicle is."""
+    """The sign is how far edges lie beside one another at 1.6 to 4.1 m/s: a clock moves them farther the faster the vehicle is."""
     degrees = torch.tensor([-0.1, 0.0, 0.1])
     clock = near_by._by_speed(peaks(torch.full((7,), 0.04)), SPEEDS, degrees)
     place = near_by._by_speed(peaks((0.11 / SPEEDS).float()), SPEEDS, degrees)
@@ -173,7 +173,7 @@ def other_moments(capture: Capture) -> Capture:
 
 
 def far_off(capture: Capture) -> Capture:
-    """Beyond what is tried."""
+    """Beyond all offsets that are tried."""
     T = torch.eye(4, dtype=torch.float64)
     T[:2, :2] = torch.tensor([[0.96, -0.28], [0.28, 0.96]])
     (lidar,) = capture.lidars

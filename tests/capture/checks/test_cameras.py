@@ -117,7 +117,7 @@ def shown(change: Callable[[Tensor], Tensor]) -> Odd:
 FIRST = slice(1)
 OPENGL = torch.diag(torch.tensor([1.0, -1, -1, 1], dtype=torch.float64))
 OPTICAL = torch.tensor([[0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
-WRONG: dict[str, tuple[Odd, str]] = {  # what is wrong, and what is said
+WRONG: dict[str, tuple[Odd, str]] = {  # the mistake, and the sentence
     "OpenGL": (mounted(lambda T: T @ OPENGL), "has the axes of OpenGL"),
     "inverted": (mounted(invert), "the mounting is the inverse"),
     "inverted, one": (mounted(invert, FIRST), "the mounting is the inverse"),

@@ -45,7 +45,7 @@ OF_RAYS = (rays.NAME, ray_crops.NAME, poses.NAME, driving.NAME, ray_times.NAME)
 
 
 def doubts(capture: Capture, names: tuple[str, ...] = OF_RAYS) -> list[Verdict]:
-    """Of these checks, each of which sees those before it."""
+    """Verdicts of these checks; each check sees those before it."""
     sample = Sample(capture, sweeps=6)
     for name in names:
         sample.found.extend(CHECKS[name](sample))

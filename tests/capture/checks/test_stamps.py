@@ -46,7 +46,7 @@ def at(time: Callable[[float], float], sensors: tuple[str, ...] = ("lidar", "cam
 
 
 def images(keep: Callable[[ImageFrame], ImageFrame | None]) -> Odd:
-    """Of the first camera."""
+    """Changes images of the first camera."""
 
     def odd(capture: Capture) -> Capture:
         kept = [keep(f) if f.sensor == "camera_0" else f for f in capture.images]
@@ -127,7 +127,7 @@ def test_few_frames_tell_nothing() -> None:
 
 
 def test_one_frame_of_each_sensor_tells_nothing() -> None:
-    """As of a key frame of nuScenes: the image is exposed within the sweep's turn, and not at its middle."""
+    """A key frame of nuScenes is such a case: its image is exposed within the sweep's turn, and not at its middle."""
     capture = street()
     image, sweep = capture.images[0], capture.sweeps[0]
     late = replace(image, time_start=sweep.time_mid + 0.04, time_end=sweep.time_mid + 0.04)

@@ -187,7 +187,7 @@ def test_several_drives(root: Path) -> None:
         (root / f"2030_01_02/2030_01_02_drive_{number:04d}_sync").mkdir()
     with pytest.raises(CaptureError, match=r"holds 92 drives \(.*, \.\.\.\); choose by data\.date and data\.drive"):
         read_kitti_raw(root)
-    for date in ("2030_01_02", "20300102"):  # what the command line makes of the first is the second
+    for date in ("2030_01_02", "20300102"):  # the command line turns the first into the second
         assert read_kitti_raw(root, date=date, drive="0007").name == "2030_01_02_drive_0007"
 
 

@@ -187,7 +187,7 @@ def test_labels_become_boxes_in_the_world(root: Path) -> None:
 
 
 def test_what_is_parked_stands_there_throughout_the_drive(root: Path) -> None:
-    """The rig drives at 10 m/s: what keeps its distance from it moves with it, and exists only while it is labelled."""
+    """The rig drives at 10 m/s: an object that keeps its distance from it moves with it, and exists only while it is labelled."""
     path = root / "labels.txt"
     parked = label(1, -5, 1.5, 20, 0)
     moving = label(0, 5, 1.5, 20, 0, track=4) + label(1, 5, 1.5, 20, 0, track=4)  # seen when the lidar faces it

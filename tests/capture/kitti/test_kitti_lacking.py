@@ -139,7 +139,7 @@ def test_a_drive_without_images_is_named(root: Path) -> None:
 
 
 def thinned(root: Path, kept: range, frames: int) -> Path:
-    """A drive of so many frames of which a few are left, under their numbers."""
+    """A drive of so many frames that has lost all but a few; those keep their numbers."""
     drive = root / DRIVE
     for path in drive.glob("*/timestamps*.txt"):
         first = np.datetime64(path.read_text().splitlines()[0], "ns")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""400 damaged files for each reader of KITTI's texts: each is refused by one sentence with its name and a remedy, or what is read
-makes sense."""
+"""400 damaged files for each reader of KITTI's texts: each is refused by one sentence with its name and a remedy, or its content makes
+sense."""
 
 import math
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""400 damaged sweeps and images of KITTI, and drives with one damaged file: refused by one sentence with the file and a remedy, or
-what is read makes sense."""
+"""400 damaged sweeps and images of KITTI, and drives with one damaged file: refused by one sentence with the file and a remedy, or their
+content makes sense."""
 
 import io
 import math
@@ -80,7 +80,7 @@ def picture(kind: str) -> bytes:
 
 
 def with_checksums(png: bytes) -> bytes:
-    """Chunks as long as they are whole, with the checksums of what they hold now: damage that goes deeper into the decoder."""
+    """The chunks that are still whole, with checksums of their present content: such damage goes deeper into the decoder."""
     place, result = 8, png[:8]
     while place + 12 <= len(png):
         end = place + 8 + int.from_bytes(png[place : place + 4], "big")

@@ -116,7 +116,7 @@ def test_map_is_sharpest_with_this_time(capture: Capture, sweeps: list[tuple[Swe
 
 
 def test_images_are_exposed_as_the_lidar_faces_forward(capture: Capture) -> None:
-    """Stamped 10.5 ms after the lidar's forward time, of which IMAGE_DELAY lies between the exposure and the stamp."""
+    """Images are stamped 10.5 ms after the lidar's forward time; IMAGE_DELAY of it lies between the exposure and the stamp."""
     forward = {frame.index: frame.time_mid for frame in capture.sweeps}
     for image in capture.images:
         assert image.time_mid + IMAGE_DELAY - forward[image.index] == pytest.approx(0.0105, abs=0.001)

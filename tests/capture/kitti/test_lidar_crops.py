@@ -93,7 +93,7 @@ def test_streets_have_no_cut(tmp_path: Path, beams: int, elevation_deg: tuple[fl
 
 
 def test_what_did_not_return_is_still_taught(tmp_path: Path, kitti: Drive) -> None:
-    """Within what is left: the sky over a quarter of the sweep, and every fourth ring."""
+    """The rest still holds the sky over a quarter of the sweep, and every fourth ring."""
     points, _, whole = kitti
     for change, share in ((front, 0.2), (lambda p: p[rings(p) % 4 == 0], 0.2)):
         sweeps = read(tmp_path, points, change)[1]

@@ -37,7 +37,7 @@ def drive(kitti_root: Path) -> list[Points]:
 
 
 def keys(sweep: Sweep) -> Tensor:
-    """Of rays in the order of ring and azimuth, whatever the file's order was."""
+    """Keys of rays in the order of ring and azimuth, in any order of the file."""
     return torch.cat([sweep.directions.double(), sweep.ranges.double()[:, None]], dim=1)
 
 
@@ -66,7 +66,7 @@ def test_beams_and_steps_are_those_of_the_file(tmp_path: Path, beams: int) -> No
     expected = torch.deg2rad(torch.linspace(high, low, beams, dtype=torch.float64))
     torch.testing.assert_close(scan.elevations, expected, atol=1e-5, rtol=0)
     assert abs(scan.azimuth_steps - steps) <= 1 and scan.notes == ()
-    for points, sweep in zip(files, sweeps, strict=True):  # whole again but for what lies on the vehicle and in its way
+    for points, sweep in zip(files, sweeps, strict=True):  # whole again but for the vehicle and rays that it blocks
         own = int(on_vehicle(torch.from_numpy(points)).sum())
         assert own <= beams * steps - len(sweep) <= 1.1 * own + 0.002 * beams * steps
         elevation = azimuth_elevation(sweep.directions.double())[:, 1]

@@ -66,7 +66,7 @@ def test_reflectances_in_counts(tmp_path: Path, points: Points) -> None:
 
 
 def test_points_without_return(tmp_path: Path, points: Points) -> None:
-    """As clouds keep them that have a point for every ray."""
+    """Clouds with a point for every ray keep them so."""
     data = points.copy()
     data[::3] = np.nan
     refused(

@@ -131,7 +131,7 @@ def test_a_sequence_by_its_files(folder: Path, tmp_path: Path, place: str) -> No
 
 
 def test_a_sequence_by_the_list_of_its_stores(folder: Path, tmp_path: Path) -> None:
-    """As the format's own library writes it."""
+    """The format's own library writes such a list."""
     listed = SequenceComponentGroupsReader(sorted(folder.iterdir())).get_sequence_meta().to_json()
     for store in folder.iterdir():
         (tmp_path / store.name).symlink_to(store)

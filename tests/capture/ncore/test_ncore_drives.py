@@ -39,7 +39,7 @@ def test_a_drive_comes_back(drive: Capture, tmp_path: Path) -> None:
 
 
 def test_beams_of_a_drive_are_found_again(drive: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of returns alone, without rows, columns and our own notes."""
+    """Beams come from the returns alone, without rows, columns and our own notes."""
     whole = write._rays
 
     def returns(*given: Any) -> dict[str, Any]:

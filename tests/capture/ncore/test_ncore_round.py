@@ -301,7 +301,7 @@ def test_a_missing_library_is_a_sentence(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_angles_of_a_box_are_about_fixed_axes() -> None:
-    """As scipy's and so NCore's lower-case xyz."""
+    """They are those of scipy's, and so of NCore's, lower-case xyz."""
     from scipy.spatial.transform import Rotation
 
     R = quat_to_matrix(

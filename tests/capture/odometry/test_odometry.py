@@ -179,7 +179,7 @@ def test_a_pack_keeps_that_its_poses_were_chosen(tmp_path: Any) -> None:
 
 
 def test_blurred_poses_are_replaced() -> None:
-    """By two centimetres of noise in each pose."""
+    """Each pose has two centimetres of noise."""
     truth = street()
     noise = 0.02 * torch.randn(4000, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 

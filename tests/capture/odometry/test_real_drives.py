@@ -17,7 +17,7 @@ from nurec_lite.capture.odometry.reckoning import integrated, log, measured_twis
 from nurec_lite.capture.types import ESTIMATED, POSITIONED, UNKNOWN, Capture
 from nurec_lite.geometry.se3 import invert
 
-MEDIAN, NINTH = 0.022, 0.071  # metres: what a well-kept lidar odometry reaches on KITTI 0009
+MEDIAN, NINTH = 0.022, 0.071  # metres: the error of a well-kept lidar odometry on KITTI 0009
 JITTER, TURN_JITTER = 0.002, math.radians(0.03)
 FRAMES = range(10, 28)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens to a pack, it is read as it was, or refused with a sentence: thousands of damaged ones."""
+"""Any change of a pack is refused with a sentence, or it is read as it was: thousands of damaged packs."""
 
 import lzma
 import random

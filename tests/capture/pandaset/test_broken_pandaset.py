@@ -177,7 +177,7 @@ def test_a_table_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
     ],
 )
 def test_a_pickle_that_asks_for_gigabytes(tmp_path: Path, steps: bytes) -> None:
-    """Where it keeps an object under a huge number, or announces a huge array."""
+    """It keeps an object under a huge number, or announces a huge array."""
     path = tmp_path / "00.pkl"
     path.write_bytes(steps)
     with bounded_memory(100 << 20), pytest.raises(CaptureError, match="is no table of PandaSet"):

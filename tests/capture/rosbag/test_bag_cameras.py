@@ -144,7 +144,7 @@ def test_what_cannot_be_used_is_named(values: dict[str, object], sentence: str) 
 
 @pytest.mark.parametrize(("model", "count"), [("rational_polynomial", 14), ("equidistant", 5)])
 def test_coefficients_that_no_lens_has_are_named(model: str, count: int) -> None:
-    """As those of a tilted sensor."""
+    """A tilted sensor has such coefficients."""
     with pytest.raises(CaptureError, match=rf"has {count} coefficients, but {model} has .*; rectify the images"):
         lens_of(Intrinsics(8, 8, 1, 1, 0, 0, model, (0.1,) * count), "here")
 

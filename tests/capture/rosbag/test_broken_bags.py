@@ -50,7 +50,7 @@ def used(path: Path) -> None:
 
 
 def sentence(path: Path) -> str | None:
-    """What it is refused by; None if it is read. Any other error is a defect."""
+    """The sentence that refuses it; None if it is read. Any other error is a defect."""
     try:
         used(path)
     except CaptureError as error:
@@ -71,7 +71,7 @@ def test_damage_is_one_sentence(kind: str, whole: dict[str, Path], tmp_path: Pat
         elif trial % 3 == 1:
             for _ in range(chance.randrange(1, 40)):
                 damaged[chance.randrange(len(damaged))] = chance.randrange(256)
-        else:  # the index, or what stands before the data
+        else:  # the index, or the bytes before the data
             at = chance.choice([chance.randrange(400), len(data) - 1 - chance.randrange(4000)])
             damaged[at : at + 8] = struct.pack("<Q", chance.choice([0, 1, 2**31, 2**63 - 1, chance.getrandbits(64)]))
         path.write_bytes(bytes(damaged))

@@ -42,7 +42,7 @@ def points_of(sweep: Sweep) -> torch.Tensor:
 
 
 def outside(sweep: Sweep) -> Sweep:
-    """Without what the reader takes for the vehicle."""
+    """The sweep without the points that the reader takes for the vehicle."""
     places = sweep.directions * sweep.ranges[:, None]
     return sweep.select(sweep.returned & ~((places[:, 0].abs() < 2.5) & (places[:, 1].abs() < 1.6)))
 

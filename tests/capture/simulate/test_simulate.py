@@ -147,7 +147,7 @@ def test_points_on_cars_lie_in_their_boxes() -> None:
     sweep = frame.load()
     _, points = sweep_points(capture, frame, sweep)
     above_ground = points[:, 2:] > 0.12
-    roomy = inside(capture, points, sweep.times, 0.10) & above_ground  # whatever is near a box
+    roomy = inside(capture, points, sweep.times, 0.10) & above_ground  # all points near a box
     exact = inside(capture, points, sweep.times, 2e-4)
     assert exact[:, 0].sum() > 10  # the car ahead
     assert torch.equal(roomy & ~exact, torch.zeros_like(roomy))

@@ -109,7 +109,7 @@ def test_what_does_not_get_anywhere_is_left_out() -> None:
 
 
 def test_what_lies_where_others_saw_the_same_is_left_out() -> None:
-    """Flicker along a hedge: returns seem to move, but between them other sweeps saw what stands there."""
+    """Flicker along a hedge: returns seem to move, but between them other sweeps saw the hedge itself."""
     way = driven(np.full(25, 4.0))
     rng = np.random.default_rng(1)
     count = 20000

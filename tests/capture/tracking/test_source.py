@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where tracks come from: `data.tracks.source`, and a scene that has them already."""
+"""Sources of tracks: `data.tracks.source`, and a scene that has them already."""
 
 from dataclasses import replace
 
