@@ -36,6 +36,8 @@ def impossible_tracks(capture: Capture) -> Iterator[Verdict]:
 def _other_unit(capture: Capture) -> Iterator[Verdict]:
     """Keys are far beyond the drive, and as far apart as in another unit of time."""
     frames, tracks = (*capture.images, *capture.sweeps), capture.tracks
+    if not frames or not len(tracks):
+        return
     lasts = max(f.time_end for f in frames) - min(f.time_start for f in frames)
     spans = torch.cat([tracks.times[a:b].diff() for a, b in pairwise(tracks.offsets)])
     span = float(tracks.times.amax() - tracks.times.amin())

@@ -12,6 +12,7 @@ from pandaset_drive import needs_pandaset, read_pandaset
 
 from nurec_lite.capture.checks.box_guesses import _mirrored, _of_another_frame, _raised, _turned
 from nurec_lite.capture.checks.boxes import NAME, check_boxes
+from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.kitti.raw import read_kitti_raw
@@ -118,6 +119,10 @@ def test_times_of_tracks_in_milliseconds_are_reported() -> None:
     (found,) = [v for v in doubts(with_tracks(times=1000 * street().tracks.times)) if "Tracks last" in v.sentence]
     assert found.level is Level.CERTAIN and found.remedy is not None
     assert found.remedy.startswith("times of the tracks are in milliseconds: divide them by 1000")
+
+
+def test_a_drive_without_tracks_has_no_impossible_ones() -> None:
+    assert not list(impossible_tracks(replace(street(), tracks=Tracks.empty())))
 
 
 def test_a_box_of_999_metres_is_reported() -> None:
