@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from nurec_lite.base.paths import resource
 from nurec_lite.cli.command import composed
+from nurec_lite.config import Config
 from nurec_lite.splat.tiles import PairList
 from scripts import sanitize
 from scripts.sanitize import (
@@ -81,9 +83,14 @@ def test_kernels_that_the_steps_leave_out_are_named() -> None:
     )
 
 
+@cache
+def config_of(overrides: str) -> Config:
+    return composed("train", [*SIZE.split(), *overrides.split()])
+
+
 @pytest.mark.parametrize(("overrides", "cameras"), VARIANTS)
 def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str) -> None:
-    config = composed("train", [*SIZE.split(), *overrides.split()])
+    config = config_of(overrides)
     kind, _, more = cameras.partition(", ")
     assert kind in ("rolling", "global", "learned", "distant") and more in ("", "many tiles", "together")
     assert (config.device, config.density.every, config.density.start) == ("cuda", 1, 0)

@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -124,8 +125,9 @@ OTHER_NUMBERS = ("amp", "batch", "warp_cull", "balanced_tiles")
 SAME_NUMBERS = sorted(set(STAND_INS) - set(OTHER_NUMBERS))  # bit for bit
 
 
-def listed(kind: str) -> list[str]:
-    return list(OmegaConf.load(resource("conf/opt/all.yaml"))["all"][kind])
+@cache
+def listed(kind: str) -> tuple[str, ...]:
+    return tuple(OmegaConf.load(resource("conf/opt/all.yaml"))["all"][kind])
 
 
 def together(calls: Calls, *names: str, feeding: tuple[str, ...] = (), without: str | None = None) -> Stages:
@@ -161,17 +163,22 @@ def trained(
     return {name: p.detach() for name, p in state.scene.parameters().items()}, calls
 
 
+@cache
+def plain(*names: str, without: str | None = None) -> dict[str, torch.Tensor]:
+    """The parameters that several tests compare with theirs."""
+    return trained(*names, without=without)[0]
+
+
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_the_order_is_that_of_all(kind: str) -> None:
     assert set(listed(kind)) <= set(ORDER)
-    assert sorted(listed(kind), key=ORDER.index) == listed(kind)
+    assert tuple(sorted(listed(kind), key=ORDER.index)) == listed(kind)
 
 
 @pytest.mark.parametrize("name", SAME_NUMBERS)
 def test_a_stand_in_goes_with_all_and_changes_nothing(name: str) -> None:
-    plain, _ = trained(without=ASIDE.get(name))
-    found, calls = trained(name)
-    assert all(torch.equal(plain[k], found[k]) for k in plain)
+    expected, (found, calls) = plain(without=ASIDE.get(name)), trained(name)
+    assert all(torch.equal(expected[k], found[k]) for k in expected)
     assert calls[name] >= STEPS
 
 
@@ -184,9 +191,8 @@ def test_what_changes_numbers_goes_with_all(name: str) -> None:
 @pytest.mark.parametrize("feeding", [*((name,) for name in FEEDING), FEEDING])
 @pytest.mark.parametrize("names", [(), ("several_gpus",), ("amp", "cuda_graph", "several_gpus")])
 def test_what_feeds_goes_with_all_and_changes_nothing(feeding: tuple[str, ...], names: tuple[str, ...]) -> None:
-    plain, _ = trained(*names)
-    found, _ = trained(*names, feeding=feeding)
-    assert all(torch.equal(plain[k], found[k]) for k in plain)
+    expected, (found, _) = plain(*names), trained(*names, feeding=feeding)
+    assert all(torch.equal(expected[k], found[k]) for k in expected)
 
 
 def test_all_stand_ins_go_together() -> None:
