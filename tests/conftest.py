@@ -49,6 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
     processes = config.getoption("numprocesses", None) or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(min(MAX_THREADS, int(share(processes)["OMP_NUM_THREADS"]))))
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    let_torch_propagate()
+
+
+def let_torch_propagate() -> None:
+    """Lets pytest hear torch's 40 loggers from the root. It would give each its handlers, and take them back, six times a test."""
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.partition(".")[0] == "torch" and isinstance(logger, logging.Logger):
+            logger.propagate = True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,7 +131,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
-    torch.manual_seed(0)
+    """Seeds a host without a GPU by its generator alone: torch.manual_seed formats the stack there, for a thousand times as long."""
+    if torch.cuda.is_available():
+        torch.manual_seed(0)
+    else:
+        torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
