@@ -3,6 +3,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "nurec_lite")
 
 
+@cache
 def folder_of(path: Path) -> str:
     *folders, file = path.relative_to(PACKAGE).with_suffix("").parts
     if folders:

@@ -2,6 +2,7 @@
 """Docstrings name the result or the action: none begins with a clause that lacks its subject."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,17 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def docstrings(source: str) -> list[tuple[int, str]]:
     """Line and text of each docstring of a module, its classes and functions."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
+    nodes = documented(ast.parse(source))
     return [(node.body[0].lineno, text) for node in nodes if (text := ast.get_docstring(node))]
+
+
+def documented(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that may have a docstring. Only statements hold them: most nodes are parts of expressions."""
+    if isinstance(node, DOCUMENTED):
+        yield node
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for child in getattr(node, field, ()):
+            yield from documented(child)
 
 
 def headless(source: str) -> list[str]:
