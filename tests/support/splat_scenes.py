@@ -293,7 +293,7 @@ def responses(
 
 
 def all_responses(g: WorldGaussians, rays: OracleRays) -> tuple[Tensor, Tensor]:  # alpha and t [R, N]
-    few = max(1, MOST_PAIRS // len(rays.delays))
+    few = max(1, MOST_PAIRS // max(1, len(rays.delays)))
     parts = [
         responses(g.select(i), rays.origins[:, None], rays.directions[:, None], rays.delays[:, None])
         for i in torch.arange(len(g)).split(few)
