@@ -174,6 +174,12 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
         ),
         sweeps=tuple(f for f, n in zip(capture.sweeps, moments.sweeps, strict=True) if n in asked),
     )
+    numbers = {*moments.images, *moments.sweeps}
+    if numbers and not any(n in asked for n in numbers):
+        raise CaptureError(
+            f"{assigned('data.frames', config.frames)} holds no frame of {capture.name}: its frames are {min(numbers)} to {max(numbers)}; "
+            "choose some of these"
+        )
     return without_unseen_tracks(chosen)
 
 

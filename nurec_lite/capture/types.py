@@ -253,12 +253,30 @@ def make_split(capture: Capture, name: str) -> Split:
     split = Split(
         name, indices(images, "train"), indices(images, "test"), indices(sweeps, "train"), indices(sweeps, "test")
     )
-    if not split.test_images or not split.train_images:
-        raise CaptureError(
-            f"split '{name}' leaves no image to train on or none to test: capture {capture.name} has images at "
-            f"{len(set(capture.moments.images))} moments; use more frames (data.frames)"
-        )
+    _check_split(capture, split)
     return split
+
+
+def _check_split(capture: Capture, split: Split) -> None:
+    """Refuses a split that trains on no image or tests none, and one that holds out all sweeps."""
+    if not split.test_images or not split.train_images:
+        few = _few_images(len(set(capture.moments.images)), split.name)
+        raise CaptureError(
+            f"split '{split.name}' leaves no image to train on or none to test: capture {capture.name} has {few}"
+        )
+    if capture.sweeps and not split.train_sweeps:
+        raise CaptureError(
+            f"split '{split.name}' leaves no sweep to train on: capture {capture.name} has {len(capture.sweeps)} in all; "
+            "choose other frames (data.frames) or another data.split"
+        )
+
+
+def _few_images(moments: int, split: str) -> str:
+    """Words for the number of moments with images, and the remedy."""
+    if moments == 0:
+        return "no images; choose cameras and frames that have some (data.cameras, data.frames)"
+    half = ", or data.split=half" if split != "half" and moments > 1 else ""
+    return f"images at {moments} moment{'s' * (moments != 1)}; use more frames (data.frames){half}"
 
 
 def parts_of(

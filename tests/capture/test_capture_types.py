@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -88,6 +90,28 @@ def test_side_needs_two_cameras() -> None:
 def test_a_capture_too_short_to_hold_anything_out_is_refused(n_moments: int) -> None:
     with pytest.raises(CaptureError, match="leaves no image to train on or none to test"):
         make_split(make_capture(n_moments), "interp")
+
+
+def test_the_remedy_of_a_short_capture_can_help() -> None:
+    with pytest.raises(
+        CaptureError, match=r"has images at 3 moments; use more frames \(data.frames\), or data.split=half$"
+    ):
+        make_split(make_capture(3), "interp")
+    assert make_split(make_capture(3), "half").test_images
+    with pytest.raises(CaptureError, match=r"has images at 1 moment; use more frames \(data.frames\)$"):
+        make_split(make_capture(1), "interp")
+    with pytest.raises(CaptureError, match=r"has no images; choose cameras and frames that have some"):
+        make_split(make_capture(5, ()), "interp")
+
+
+def test_a_split_that_holds_out_all_sweeps_is_refused() -> None:
+    capture = make_capture(8)
+    tested = capture.sweeps[make_split(capture, "half").test_sweeps[0]]
+    with pytest.raises(
+        CaptureError, match="split 'half' leaves no sweep to train on: capture drive has 1 in all; choose other"
+    ):
+        make_split(replace(capture, sweeps=(tested,)), "half")
+    assert make_split(replace(capture, sweeps=()), "half").train_images
 
 
 def test_time_mid_is_halfway() -> None:

@@ -54,6 +54,13 @@ def test_seconds_choose_frames_by_their_middles(config: DataConfig) -> None:
     assert len(found.tracks) <= len(whole.tracks)
 
 
+def test_frames_beyond_the_drive_are_refused_with_its_own(config: DataConfig) -> None:
+    with pytest.raises(
+        CaptureError, match=r"data.frames=\[50,60\]' holds no frame of .*: its frames are 0 to 5; choose some of these$"
+    ):
+        read_capture(replace(config, frames=[50, 60]))
+
+
 def test_seconds_beyond_the_drive_are_refused_with_its_own(config: DataConfig) -> None:
     with pytest.raises(
         CaptureError, match=r"data.seconds is \[50,60\], but the frames of .* last from .* to .*; choose"

@@ -82,8 +82,9 @@ def open_sequence(
     folder: Path,
     sensors: tuple[str, ...],  # their mountings are needed, and the front camera's
 ) -> Sequence:
-    known = _calibration(folder)
-    mountings = {name: _mounting(known, name) for name in {FRONT, *sensors}}
+    calibration = _calibration_file(folder)
+    known = _entries(calibration)
+    mountings = {name: _mounting(known, name, calibration) for name in {FRONT, *sensors}}
     ends = stamps_of(folder / "lidar/timestamps.json")
     start = float(ends[0]) - TURN
     front = folder / "camera" / FRONT
@@ -114,8 +115,8 @@ def read_json_file(path: Path) -> Any:
         raise CaptureError(f"{path} is no JSON ({short(error)}); {RESTORE}") from error
 
 
-def _calibration(folder: Path) -> dict[str, Any]:
-    """Calibration from a file next to the sequence, or next to all sequences."""
+def _calibration_file(folder: Path) -> Path:
+    """The calibration's file next to the sequence, or next to all sequences."""
     path = next(
         (
             place / CALIBRATION
@@ -128,18 +129,22 @@ def _calibration(folder: Path) -> dict[str, Any]:
         raise CaptureError(
             f"{folder.parent / CALIBRATION} does not exist; copy it there from the folder docs of PandaSet's development kit"
         )
+    return path
+
+
+def _entries(path: Path) -> dict[str, Any]:
     known = read_yaml(path, RESTORE)
     if not isinstance(known, dict):
         raise CaptureError(f"{path} must have an entry for each sensor; {RESTORE}")
     return known
 
 
-def _mounting(known: dict[str, Any], name: str) -> Tensor:  # [4, 4] T_rig_cam
+def _mounting(known: dict[str, Any], name: str, path: Path) -> Tensor:  # [4, 4] T_rig_cam
     try:
         values = known[name]["extrinsic"]["transform"]
         T_cam_pandar = _pose(values["rotation"], values["translation"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CaptureError(f"{CALIBRATION} has no extrinsic.transform of {name}; {RESTORE}") from error
+        raise CaptureError(f"{path} has no extrinsic.transform of {name}; {RESTORE}") from error
     return invert(T_PANDAR_RIG) @ invert(T_cam_pandar)
 
 

@@ -80,7 +80,7 @@ def remove_all(path: Path) -> None:
 
 FLAWS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "no calibration": (YAML, Path.unlink, "static_extrinsic_calibration.yaml does not exist; copy it there"),
-    "calibration of others": (YAML, text("a: 1"), "no extrinsic.transform of"),
+    "calibration of others": (YAML, text("a: 1"), "/static_extrinsic_calibration.yaml has no extrinsic.transform of"),
     "calibration of 400 digits": (YAML, text(f"a: 1{400 * '0'}"), "is no YAML (a number of 401 digits)"),
     "calibration of 5000 digits": (YAML, text(f"a: 1{5000 * '0'}"), "is no YAML"),
     "calibration that refers to itself": (YAML, text("a: &b [1]\nc: *b"), "uses an alias (*name)"),
