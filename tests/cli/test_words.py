@@ -270,15 +270,15 @@ def test_a_group_of_keys_takes_no_value(argument: str) -> None:
 @pytest.mark.parametrize("key", PATHS)
 def test_the_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("HOME", "/srv/else")
+    verb = VERBS[verb_of(key)]
+    config = OmegaConf.structured(verb(**({"checkpoint": "x"} if "checkpoint" in dict(leaves(verb)) else {})))
+    listed = isinstance(at(config, key), ListConfig)
     for given, expected in (
         ("~/x y.pack", "/srv/else/x y.pack"),
         ("~", "/srv/else"),
         ("a/~/b", "a/~/b"),
         ("./~", "./~"),
     ):
-        verb = VERBS[verb_of(key)]
-        config = OmegaConf.structured(verb(**({"checkpoint": "x"} if "checkpoint" in dict(leaves(verb)) else {})))
-        listed = isinstance(at(config, key), ListConfig)
         OmegaConf.update(config, key, [given] if listed else given)
         assert at(to_config(config), key) == ([expected] if listed else expected)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator count_pairs: by hand, and against the weights of the reference in double precision."""
 
+import numpy as np
 import pytest
 import torch
 from parity import DEVICES, Case, cast_view, lists_on, n_rays, scene_of
@@ -59,23 +60,23 @@ def case_of(sensor: str, n: int, **options: tuple[float, float]) -> Case:
 
 def expected(case: Case, pairs: PairList) -> Tensor:
     """[A, W, 4] by going through every tile's list, all of its rays side by side, with the oracle's responses."""
-    alpha, t = all_responses(case.world(), oracle_rays(cast_view(case.view, torch.float64)))
-    alpha = alpha.clamp(max=0.99)
+    alphas, ts = all_responses(case.world(), oracle_rays(cast_view(case.view, torch.float64)))
+    alphas, seen_by = alphas.clamp(max=0.99).numpy(), ((alphas >= ALPHA_MIN) & (ts >= NEAR)).numpy()
     warps = -(-pairs.rays.shape[1] // 32)
-    found = torch.zeros(len(pairs.rays), warps, 4, dtype=torch.int64)
+    found = np.zeros((len(pairs.rays), warps, 4), dtype=np.int64)
     for k, (tile, first, last) in enumerate(zip(pairs.rays, pairs.offsets, pairs.offsets[1:], strict=False)):
         for w, rays in enumerate(tile.split(32)):
-            rays = rays[rays >= 0]
-            T, is_open = torch.ones(len(rays), dtype=torch.float64), torch.ones(len(rays), dtype=torch.bool)
-            for i in pairs.gaussians[first:last]:
+            rays = rays[rays >= 0].numpy()
+            T, is_open = np.ones(len(rays)), np.ones(len(rays), dtype=bool)
+            for i in pairs.gaussians[first:last].tolist():
                 if not is_open.any():
                     break
-                seen = is_open & (alpha[rays, i] >= ALPHA_MIN) & (t[rays, i] >= NEAR)
-                kept = seen & (T * (1 - alpha[rays, i]) >= T_MIN)
-                found[k, w] += torch.tensor([1, int(is_open.sum()), int(kept.sum()), int(kept.any())])
+                alpha, seen = alphas[rays, i], is_open & seen_by[rays, i]
+                kept = seen & (T * (1 - alpha) >= T_MIN)
+                found[k, w] += (1, is_open.sum(), kept.sum(), kept.any())
                 is_open = is_open & (kept | ~seen)
-                T = torch.where(kept, T * (1 - alpha[rays, i]), T)
-    return found
+                T = np.where(kept, T * (1 - alpha), T)
+    return torch.from_numpy(found)
 
 
 def weights(case: Case, pairs: PairList) -> Tensor:

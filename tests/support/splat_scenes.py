@@ -8,7 +8,6 @@ precision and autograd passes through it, so that both values and gradients can 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from typing import TypeVar
 
 import torch
@@ -37,11 +36,11 @@ def tensor(*values: float | Sequence[float]) -> Tensor:
 
 
 def rotation_vector(
-    v: Tensor,  # [3] radians, axis times angle
-) -> Tensor:  # [3, 3]
+    v: Tensor,  # [..., 3] radians, axis times angle
+) -> Tensor:  # [..., 3, 3]
     """I + sin a K + (1 - cos a) K^2 with the axis in K (Rodrigues)."""
-    a = v.norm()
-    K = cross_matrix(v / (a + 1e-300))
+    a = v.norm(dim=-1, keepdim=True)
+    K, a = cross_matrix(v / (a + 1e-300)), a[..., None]
     return torch.eye(3, dtype=v.dtype) + a.sin() * K + 2 * (a / 2).sin() ** 2 * (K @ K)
 
 
@@ -220,51 +219,52 @@ class OracleRays:
     delays: Tensor  # [R] seconds after the middle
 
 
-def pose_between(T0: Tensor, T1: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+def pose_between(
+    T0: Tensor,  # [4, 4]
+    T1: Tensor,  # [4, 4]
+    fraction: Tensor | float,  # [...]
+) -> tuple[Tensor, Tensor]:  # [..., 3, 3] and [..., 3]
     """R0 exp(f log(R0^T R1)), and the position on the straight line."""
+    f = torch.as_tensor(fraction, dtype=F64)[..., None]
     between = T0[:3, :3].T @ T1[:3, :3]
     skew = 0.5 * (between - between.T)
     axis = torch.stack([skew[2, 1], skew[0, 2], skew[1, 0]])  # times the sine of the angle
     sine = axis.norm() + 1e-300
     angle = torch.atan2(sine, 0.5 * (between.trace() - 1))
-    R = T0[:3, :3] @ rotation_vector(fraction * angle / sine * axis)
-    return R, (1 - fraction) * T0[:3, 3] + fraction * T1[:3, 3]
+    R = T0[:3, :3] @ rotation_vector(f * angle / sine * axis)
+    return R, (1 - f) * T0[:3, 3] + f * T1[:3, 3]
 
 
 def oracle_rays(view: CameraView | LidarView) -> OracleRays:
-    columns: list[tuple[Tensor, Tensor, Tensor]] = []
-    pose = cache(partial(pose_between, view.T_world_sensor_start, view.T_world_sensor_end))  # of rays read at one time
-    for local, fraction in _camera_rays(view) if isinstance(view, CameraView) else _lidar_rays(view):
-        R, position = pose(fraction)
-        delay = torch.tensor((fraction - 0.5) * (view.time_end - view.time_start), dtype=F64)
-        columns.append((position, R @ local, delay))
-    return OracleRays(*(torch.stack(column) for column in zip(*columns, strict=True)))
+    local, fractions = _camera_rays(view) if isinstance(view, CameraView) else _lidar_rays(view)
+    R, positions = pose_between(view.T_world_sensor_start, view.T_world_sensor_end, fractions)
+    delays = (fractions - 0.5) * (view.time_end - view.time_start)
+    return OracleRays(positions, (R @ local[..., None]).squeeze(-1), delays)
 
 
-def _camera_rays(view: CameraView) -> list[tuple[Tensor, float]]:
-    c, rays = view.camera, []
-    pixels = tensor(*([u + 0.5, v + 0.5] for v in range(c.height) for u in range(c.width)))
+def _camera_rays(view: CameraView) -> tuple[Tensor, Tensor]:  # [R, 3] local and unit, [R] when they are read
+    c = view.camera
+    v, u = (
+        x.flatten() for x in torch.meshgrid(*(torch.arange(n, dtype=F64) for n in (c.height, c.width)), indexing="ij")
+    )
+    pixels = torch.stack([u, v], dim=1) + 0.5
     if c.is_plain:
         plane = undistort(c, (pixels - tensor(c.cx, c.cy)) / tensor(c.fx, c.fy))
         straight = torch.cat([plane, torch.ones_like(plane[:, :1])], dim=1)
     else:  # tests/geometry/test_lens.py holds these against NCore's
         straight = unproject(c, pixels)
-    for v in range(c.height):
-        for u in range(c.width):
-            along = {
-                "global": 0.5,
-                "top_to_bottom": v / max(c.height - 1, 1),
-                "bottom_to_top": 1 - v / max(c.height - 1, 1),
-                "left_to_right": u / max(c.width - 1, 1),
-                "right_to_left": 1 - u / max(c.width - 1, 1),
-            }
-            local = straight[v * c.width + u]
-            rays.append((local / local.norm(), along[c.shutter]))
-    return rays
+    along = {
+        "global": torch.full_like(v, 0.5),
+        "top_to_bottom": v / max(c.height - 1, 1),
+        "bottom_to_top": 1 - v / max(c.height - 1, 1),
+        "left_to_right": u / max(c.width - 1, 1),
+        "right_to_left": 1 - u / max(c.width - 1, 1),
+    }
+    return straight / straight.norm(dim=1, keepdim=True), along[c.shutter]
 
 
-def _lidar_rays(view: LidarView) -> list[tuple[Tensor, float]]:
-    return [(d.to(F64), float(f)) for d, f in zip(view.directions, view.fractions, strict=True)]
+def _lidar_rays(view: LidarView) -> tuple[Tensor, Tensor]:  # likewise
+    return view.directions.to(F64), view.fractions.to(F64)
 
 
 # ---- the oracle: responses
