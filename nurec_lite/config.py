@@ -325,7 +325,7 @@ def _places(config: Config) -> Iterator[tuple[Any, str, str]]:
 
 
 def _refuse_unknown(composed: DictConfig, cls: type[Config]) -> None:
-    """`+KEY=VALUE` adds a key to whatever there is, and a dataclass would keep it as an unread attribute."""
+    """`+KEY=VALUE` adds a key to any node, and a dataclass would keep it as an unread attribute."""
     plain = OmegaConf.to_container(composed)
     assert isinstance(plain, dict)
     refuse_unknown({str(key): value for key, value in plain.items()}, [cls])

@@ -229,7 +229,7 @@ def _made(
 
 
 def _own(state: TrainState, doubts: list[Verdict]) -> None:
-    """Makes the folder this run's, now that it can begin. One that goes on there keeps what it has until there is more."""
+    """Makes the folder this run's, now that it can begin. One that goes on there keeps its results until there is more."""
     capture, config = state.plan.capture, state.config
     said = capture.name, _what(capture), len(state.scene.gaussians), state.device, seconds_since_start()
     log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
@@ -250,7 +250,7 @@ def _trained(stages: Stages, state: TrainState, doubts: list[Verdict], left_out:
     with tensorboard(config, state.history) as scalars, ahead, ExitStack() as aside:
 
         def stepped() -> None:
-            """While the checkpoint is written, other cores do what comes next."""
+            """Begins the next works on other cores, while the checkpoint is written."""
             if config.train.evaluate and present().first:
                 ahead.begin()
                 aside.enter_context(Aside(partial(_prepare, config, state.device)))

@@ -152,7 +152,7 @@ def opacities_of_copies(version: Version, g: Gaussians, copies: Tensor) -> list[
 
 def scalars(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The number of the step, the amount of noise, and whether the step failed."""
-    step = torch.ones((), device=like.device)  # in single precision, whatever the rest is in
+    step = torch.ones((), device=like.device)  # in single precision beside any other
     return step, like.new_full((), AMOUNT), like.new_zeros(())
 
 

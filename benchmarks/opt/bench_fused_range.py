@@ -4,9 +4,9 @@
     python benchmarks/opt/bench_fused_range.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_range.py --rays 8192 --rounds 100
 
-First the weighted terms and their gradients are compared with those of the plain loss in float64, to 1e-4 of the largest; what disagrees
-is not timed. Then both take turns, with the ranges as targets and without. On a GPU each is captured in a graph and replayed, so that
-the host's time does not count. Bytes are the least that must move: 26 a ray are read each way and 16 are written.
+First the weighted terms and their gradients are compared with those of the plain loss in float64, to 1e-4 of the largest; versions that
+disagree are not timed. Then both take turns, with the ranges as targets and without. On a GPU each is captured in a graph and replayed,
+so that the host's time does not count. Bytes are the least that must move: 26 a ray are read each way and 16 are written.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

@@ -10,8 +10,8 @@ All variants are compiled, each alone; the compiler gives their registers, spill
 compared with that of the shared kernel. The tolerance is 1e-3, or twice the change of that kernel's gradients if every mean moves to the
 next float32. Variants that agree are timed: CUDA events around the kernel alone, after copies that empty the caches, in rounds that take
 all in turn and in both orders. `--compile-only` needs no GPU and gives no times. --out names a folder for sweep.json (all, with
-conditions), sweep.csv and sweep.md. The choice for each sensor goes into BOUNDED of kernels/raster_tiles/backward_table.h. Occupancy is
-what registers, threads and shared memory allow. Scenes and views: benchmarks/render/workload.py (random Gaussians unless a checkpoint or a
+conditions), sweep.csv and sweep.md. The choice for each sensor goes into BOUNDED of kernels/raster_tiles/backward_table.h. Registers,
+threads and shared memory limit occupancy. Scenes and views: benchmarks/render/workload.py (random Gaussians unless a checkpoint or a
 capture is named); pairs are contributing ones (benchmarks/render/pair_counts.py).
 """
 

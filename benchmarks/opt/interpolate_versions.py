@@ -111,7 +111,7 @@ def _uncompilable(w: Workload) -> str | None:
     try:
         moved = compiled(w)
         torch.autograd.grad(moved, list(w.trained(background=False).values()), [torch.ones_like(x) for x in moved])
-    except Exception as error:  # whatever stops the compiler
+    except Exception as error:  # any error of the compiler
         return f"does not compile: {type(error).__name__}: {' '.join(str(error).split()[:30])}"
     return None
 

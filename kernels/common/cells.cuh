@@ -38,7 +38,7 @@ __device__ inline Bands bands_of(Cells const& cells, float low, float high) {
 
 __device__ inline int column_of(Cells const& cells, float azimuth) {  // not wrapped
     float const column = floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns));
-    return static_cast<int>(larger(smaller(column, 1e9f), -1e9f));  // whatever the azimuth, an integer holds it
+    return static_cast<int>(larger(smaller(column, 1e9f), -1e9f));  // an integer holds it at any azimuth
 }
 
 __device__ inline int64_t wrapped(int64_t column, int64_t columns) {

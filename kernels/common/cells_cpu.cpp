@@ -13,7 +13,7 @@ int64_t band_of(Cells const& cells, float elevation) {
 
 int64_t column_of(Cells const& cells, float azimuth) {
     float const column = floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns));
-    return int64_t(larger(smaller(column, 1e15f), -1e15f));  // whatever the azimuth, an integer holds it
+    return int64_t(larger(smaller(column, 1e15f), -1e15f));  // an integer holds it at any azimuth
 }
 
 std::vector<int64_t> cells_of_rays(Cells const& cells) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays of short rows: a block goes through THREADS of them in the order in which numbers lie in memory: neighbouring
-// threads take neighbouring numbers, whatever rows these are of.
+// threads take neighbouring numbers, of one row or of several.
 #pragma once
 
 #include "launch.cuh"

@@ -55,8 +55,8 @@ void launch_pdl(void (*kernel)(Parameters...), dim3 blocks, unsigned threads, Qu
     cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 
-// Waits until the kernel before has finished and its writes are visible. Until then a kernel must not read what that
-// kernel writes, and must not overwrite what any earlier kernel still reads.
+// Waits until the kernel before has finished and its writes are visible. Until then a kernel must not read memory that
+// the one before writes, and must not overwrite memory that any earlier kernel still reads.
 __device__ inline void grid_dependency_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -46,7 +46,7 @@ NUREC_FN Form<T> form_of(Vec3<T> p, Vec3<T> u, Vec3<T> v) {
 }
 
 // A Gaussian and a warp tile. Rays (x, y), or others within dy of their y, may meet it if D^(1/2) <= R E^(1/2) + s,
-// where s = beside + dy spread; so does D <= (1 + s / r) R^2 E + s (s + r), whatever r is: here R E^(1/2) on average.
+// where s = beside + dy spread; so does D <= (1 + s / r) R^2 E + s (s + r) for any r: here R E^(1/2) on average.
 template <class T>
 struct GroupTest {
     Form<T> D, E;

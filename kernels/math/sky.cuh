@@ -29,7 +29,7 @@ NUREC_FN T within(T a, T low, T high) {
     return smaller(larger(a, low), high);
 }
 
-// Whatever the direction is, its texels are in the map.
+// The texels of any direction are in the map.
 template <class T>
 NUREC_FN SkyPlace<T> sky_place(Vec3<T> d, int height, int width) {
     T const flat = sqrt(larger(d.x * d.x + d.y * d.y, T(1e-30)));

@@ -18,8 +18,8 @@ struct Box {
     int64_t x0, x1, y0, y1;  // tiles, inclusive; empty if x1 < x0 or y1 < y0
 };
 
-// Each thread takes a run of Gaussians; counts by (tile, thread) give every entry its own place, whatever the threads'
-// order. for_each(box number, function(tile)) calls the function for every tile that a Gaussian is listed in.
+// Each thread takes a run of Gaussians; counts by (tile, thread) give every entry its own place in any order of the
+// threads. for_each(box number, function(tile)) calls the function for every tile that a Gaussian is listed in.
 template <class ForEach>
 void fill_lists(int64_t n, int64_t n_tiles, int64_t const* index, ForEach const& for_each, TileLists& out) {
 #ifdef _OPENMP

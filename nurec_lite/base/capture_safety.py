@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether work of the GPU can be recorded as a graph: what in it would wait, read on the host, copy what the host may change, or take
-memory that is not the recording's."""
+"""Whether work of the GPU can be recorded as a graph: its waits, reads on the host, copies of memory that the host may change, and
+uses of memory that is not the recording's."""
 
 import sys
 import traceback
@@ -104,8 +104,8 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 
 class CaptureSafety:
-    """At works of several kinds, before they are recorded. What the first of a kind makes once is no reason against that: the second
-    tells."""
+    """Looks at works of several kinds, before they are recorded. Things that the first of a kind makes once are no reason against
+    that: the second tells."""
 
     def __init__(self) -> None:
         self._clean: set[Hashable] = set()  # kinds that can be recorded

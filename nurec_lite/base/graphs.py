@@ -28,7 +28,7 @@ class Recorder:
         work: Callable[[], T],  # queues it; nothing of it is done yet
         generators: Sequence[torch.Generator],  # of the device, from which the work draws; they go on at every launch
     ) -> "CapturedGraph[T]":
-        """Whatever tensors the work reads must stay where they are for as long as the recording is launched. RuntimeError where work
+        """The tensors that the work reads must stay where they are for as long as the recording is launched. RuntimeError where work
         waits for the device or cannot be recorded for another reason."""
         graph, before = torch.cuda.CUDAGraph(), [generator.clone_state() for generator in generators]
         for generator in generators:

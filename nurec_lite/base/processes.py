@@ -92,7 +92,7 @@ class _Process:
             return False
 
     def end(self) -> None:
-        """Whatever it does: it holds nothing of value."""
+        """Ends the process at any point of its work: it holds nothing of value."""
         self.process.kill()
         self.process.join()
         self._thread.join()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that train one scene together: what they agree on, what they send, and what happens when one of them ends.
+"""Processes that train one scene together: their agreements, their messages, and the end of all when one of them ends.
 
 `present()` is a `Ranks` of one process, unless `begin` has found others. Numbers of the host go
 through gloo, tensors of a GPU through NCCL.
@@ -66,11 +66,11 @@ class Ranks:
         return None
 
     def fail(self, sentence: str | None) -> None:
-        """Ends this process, and so all of them, with one sentence: this one, or what another rank has ended with before."""
+        """Ends this process, and so all of them, with one sentence: this one, or that of another rank which has ended before."""
 
     @contextmanager
     def with_others(self) -> Iterator[None]:
-        """Raises RankError instead of what torch raises in the block because another rank is gone."""
+        """Raises RankError in place of torch's errors in the block if another rank is gone."""
         yield
 
     def leave(self) -> None:
@@ -134,7 +134,7 @@ class Together(Ranks):
             raise RankError(self._awaited_end() or f"ranks lost each other ({str(error).splitlines()[0]})") from error
 
     def _awaited_end(self) -> str | None:
-        """Returns what `ended` does, after a moment where needed: a connection may break before its process has ended."""
+        """Returns the result of `ended`, after a moment where needed: a connection may break before its process has ended."""
         deadline = time.monotonic() + GRACE
         while (why := self.ended()) is None and time.monotonic() < deadline:
             time.sleep(LOOK / 10)

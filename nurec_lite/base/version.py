@@ -23,7 +23,7 @@ _STATUS = ("status", "--porcelain=v2", "--branch", "--untracked-files=normal", "
 def commit() -> str:
     """Twelve digits, with + if files are changed or new; the package's version outside of a checkout; `unknown` if git does not answer.
 
-    A process asks once: it runs what it has imported, and a git that hangs costs PATIENCE once.
+    A process asks once: it runs the modules that it has imported, and a git that hangs costs PATIENCE once.
     """
     return commit_of(PACKAGE.parent)
 

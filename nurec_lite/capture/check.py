@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a capture makes sense, whatever it was read from: sensors, poses, times and tracks. Frames are not loaded.
+"""Whether a capture from any source makes sense: sensors, poses, times and tracks. Frames are not loaded.
 
 Each check yields a sentence for every flaw that it finds; the first one ends in CaptureError.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of a drive, whatever it was read from: sensors, frames, tracks and a split.
+"""Types of a drive from any source: sensors, frames, tracks and a split.
 
 World, rig and lidar frames: x forward, y left, z up (the world has the axes of the rig's first pose, roughly). Metres; seconds
 in double precision from the start of the capture. Poses are 4x4 float64 `T_to_from`.

@@ -47,7 +47,7 @@ def end_first_scene() -> None:
 
 
 def make_tiny_scene(device: torch.device) -> None:
-    """Whatever fails here fails again where it is needed, with a sentence."""
+    """Makes it ahead of its need. A failure here comes again where it is needed, with a sentence."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     try:

@@ -79,7 +79,7 @@ def render_batch(
     views: Sequence[AnyView],
     sky: Tensor,  # [3, H, W] logits of the environment map
     capacity: int
-    | None,  # entries that the lists of all views may have; None: what they need, which the host waits to know
+    | None,  # entries that the lists of all views may have; None: as many as they need; the host waits for the number
     plan: RenderPlan,
 ) -> BatchedViews:
     """Images and returns as by render_camera and render_lidar of nurec_lite.native.warps, with the lists of

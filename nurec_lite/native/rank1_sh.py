@@ -36,7 +36,7 @@ class Rank1ShGrad:
             p.grad = gradient.contiguous() if p.grad is None else p.grad + gradient
 
 
-Update = Callable[[Rank1ShGrad], Rank1ShGrad | None]  # returns what it leaves to the caller of `pop`
+Update = Callable[[Rank1ShGrad], Rank1ShGrad | None]  # returns the rest for the caller of `pop`
 
 
 class DeferredShGrad:

@@ -40,7 +40,7 @@ def peer_stages(
     ops: str,
     device: torch.device,
 ) -> Stages:
-    """Images by gsplat, lidar as their depth; whatever is neither is the baseline's."""
+    """Images by gsplat, lidar as their depth; all other stages are the baseline's."""
     if ops == "reference":
         raise ConfigError("render=gsplat has no plain torch reference; leave ops=native, or use render=own")
     return stages_of(base, rasterize.load_peer(device))

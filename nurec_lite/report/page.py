@@ -21,7 +21,7 @@ _SECTIONS: dict[str, Callable[[Report], str]] = {  # by their names in a message
 
 
 def page(report: Report) -> str:
-    """HTML that needs no other file and no network; whatever comes from outside is escaped. A section that fails is left out, which the
+    """HTML that needs no other file and no network; texts from outside are escaped. A section that fails is left out, which the
     first section says."""
     return _page(report, _sections(report))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements of the page: escaped text, embedded pictures, tables. Whatever is passed as `html` is already escaped."""
+"""Elements of the page: escaped text, embedded pictures, tables. A text that is passed as `html` is already escaped."""
 
 import base64
 import html

@@ -44,7 +44,7 @@ class Results(NamedTuple):
 
 
 def prepare(config: Config, device: torch.device) -> None:
-    """Does what the end of a run needs and the results do not change, since each of it is kept: versions and the list of commands. This
+    """Does the work for the end of a run that the results do not change, and keeps it: versions and the list of commands. This
     module has imported the rest."""
     environment(device)
     commands_after_train(config)

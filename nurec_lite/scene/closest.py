@@ -3,7 +3,7 @@
 
 Points are sorted along a Morton curve and cut into blocks of SIZE. A box around each block bounds its distance to any other point from
 below. Each block of queries first looks at the FIRST blocks with the most similar boxes, since both sets show the same surfaces. Then
-each query looks at those blocks whose boxes lie nearer than what it has found. Distances are differences of the given coordinates in
+each query looks at those blocks whose boxes lie nearer than its result so far. Distances are differences of the given coordinates in
 single precision: a relative error of 3e-7.
 
 Letters: q queries, n points; Q and N blocks of them; S points of a block.

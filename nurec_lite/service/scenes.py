@@ -182,7 +182,7 @@ class Scenes:
                 with self.device:
                     return self._open(name)
             except (torch.OutOfMemoryError, MemoryError):
-                pass  # what the error refers to holds memory: room is made after it
+                pass  # the error's references hold memory: room is made after it
             except UserError as error:
                 raise RequestError(f"scene {name} cannot be loaded: {error}", BROKEN) from error
             if self._loaded:

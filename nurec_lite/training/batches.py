@@ -39,7 +39,7 @@ def render_views_in_batches(
 def render_views_in_batches(
     stages: Stages,
     scene: Scene,
-    shots: Iterable[tuple[Any, Any]],  # whatever belongs to a view, and the view
+    shots: Iterable[tuple[Any, Any]],  # anything that belongs to a view, and the view
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The render of each view, in their order. Takes as many shots at a time as are rendered together."""
     coming = iter(shots)

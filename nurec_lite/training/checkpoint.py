@@ -67,8 +67,8 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
-    """The content as `save_checkpoint` wrote it, scene and moments on the device. Nothing in the file is executed, and whatever does not
-    fit the schema ends in CheckpointError."""
+    """The content as `save_checkpoint` wrote it, scene and moments on the device. Nothing in the file is executed, and content that does
+    not fit the schema ends in CheckpointError."""
     if not os.path.isfile(path):
         problem = "is no file" if os.path.exists(path) else "does not exist"
         raise CheckpointError(f"{path} {problem}; give the path of a checkpoint, such as OUT/checkpoint.pt")

@@ -62,7 +62,7 @@ def relocate(
     generator: torch.Generator,
     weights: Tensor | None = None,  # [N] positive; None: all equal
     jitter: float = 0.0,  # standard deviations by which copies move apart
-    lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
+    lost: Tensor | None = None,  # [N] which count as dead at any opacity; None: none does
     order: Order | None = None,  # None: the old ones stay, new ones follow
     split: McmcSplit | None = None,  # None: mcmc_split
 ) -> Relocation | None:  # None when all are dead
@@ -84,7 +84,7 @@ def relocate_masked(
     generator: torch.Generator,
     weights: Tensor | None = None,  # [N] positive; None: all equal
     jitter: float = 0.0,  # standard deviations by which copies move apart
-    lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
+    lost: Tensor | None = None,  # [N] which count as dead at any opacity; None: none does
     order: Order | None = None,  # None: the old ones stay, new ones follow
     split: McmcSplit | None = None,  # None: mcmc_split
 ) -> Relocation:

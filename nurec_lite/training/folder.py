@@ -90,7 +90,7 @@ def measured(out: Path) -> list[Path]:
 
 
 def clear(out: Path) -> None:
-    """Takes a run away; whatever is left if this is interrupted belongs together."""
+    """Takes a run away; the files that an interruption leaves belong together."""
     discard([*measured(out), *_paths(out, HISTORY), *_paths(out, CHECKPOINT), *_paths(out, CONFIG, DOUBTS, SCALARS)])
 
 
@@ -100,7 +100,7 @@ def _paths(out: Path, *names: str) -> list[Path]:
 
 
 def refuse_run(out: str) -> None:
-    """FolderError where the results of another command would lie among those of a run, whatever its version."""
+    """FolderError where the results of another command would lie among those of a run of any version."""
     if out and (Path(out) / CHECKPOINT).exists():
         raise FolderError(f"{out} holds a run, and would lose its files; {ANOTHER}")
 

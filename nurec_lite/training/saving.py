@@ -10,7 +10,7 @@ from nurec_lite.training.state import TrainState
 
 
 def write_checkpoint(state: TrainState, path: Path) -> None:
-    """Whatever the state is. Nothing that belongs to another checkpoint stays."""
+    """Writes the checkpoint of any state. Nothing that belongs to another checkpoint stays."""
     counters = {"step": state.step, "seconds": state.seconds, "edge": state.watch.edge, "gone": state.gone}
     counters |= {} if state.most is None else {"most_gaussians": state.most}
     texts = {path.with_name(HISTORY): state.history.to_csv(), path.with_name(CONFIG): to_yaml(state.config)}

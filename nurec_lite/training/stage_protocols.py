@@ -149,7 +149,7 @@ class Relocate(Protocol):
         generator: torch.Generator,
         weights: Tensor | None,  # [N]
         jitter: float,  # standard deviations
-        lost: Tensor | None,  # [N] bool, dead whatever their opacity
+        lost: Tensor | None,  # [N] bool, dead at any opacity
         order: Order | None,
         mcmc_split: McmcSplit | None,
         /,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shots at fixed places in memory: work that was recorded with them learns from whatever is copied there."""
+"""Shots at fixed places in memory: work that was recorded with them learns from the numbers that are copied there."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -77,7 +77,7 @@ def ray_capacity_for(
 
 
 def _like(tensor: Tensor) -> Tensor:
-    """Row by row, whatever its strides are: `multi_tensor_copy` writes bytes."""
+    """Row by row, for any strides: `multi_tensor_copy` writes bytes."""
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 

@@ -174,7 +174,7 @@ class _Reader:
 
 
 def _dense(size: Iterable[int], stride: Iterable[int]) -> bool:
-    """Every element has a place of its own, with none between, in whatever order of the dimensions."""
+    """Every element has a place of its own, with none between, in any order of the dimensions."""
     places = 1
     for step, n in sorted(zip(stride, size, strict=True)):
         if n != 1 and step != places and places:

@@ -27,7 +27,7 @@ from nurec_lite.viewer.session import PICTURE, Actor, Session
 from nurec_lite.viewer.sweeps import POINTS, Clouds, clouds_of, sweep_at
 from nurec_lite.viewer.worker import Worker
 
-SWEEP = "sweep"  # what is asked of the worker
+SWEEP = "sweep"  # a job of the worker
 _AHEAD_M = 10.0  # of a place that the browser's camera looks at
 
 

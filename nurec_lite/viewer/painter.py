@@ -43,7 +43,7 @@ class Painted:
     image: np.ndarray  # [H, W, 3] uint8
     depth: np.ndarray | None = None  # [h, w] metres along the view, of every n-th pixel; None: points would not fit
     text: str = ""
-    fits: bool = False  # whether the browser's own points and boxes lie over what they belong to
+    fits: bool = False  # whether the browser's own points and boxes lie over their objects
 
 
 class Painter:

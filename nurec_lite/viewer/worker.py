@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from threading import Condition, Thread
 
-Key = tuple[Hashable, str]  # a browser, and what is rendered for it
+Key = tuple[Hashable, str]  # a browser, and its kind of picture
 log = logging.getLogger("nurec_lite")
 
 
@@ -51,7 +51,7 @@ class Worker:
             self._changed.notify_all()
 
     def hold(self, key: Key, held: bool) -> None:
-        """A job that is held waits, whatever its turn, until it is no longer held."""
+        """A job that is held waits, even in its turn, until it is no longer held."""
         with self._changed:
             (self._held.add if held else self._held.discard)(key)
             self._changed.notify_all()

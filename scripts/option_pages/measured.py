@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of an option, before and after it: of a step, alone and as a rung, and of its kernels under ncu.
 
-All options were measured in one process on one card; `OPTIONS` is that file. *Alone* compares an option with what it requires, where that
-was measured, and else with the baseline. *As a rung* compares it with all that `+opt=all` applies before it.
+All options were measured in one process on one card; `OPTIONS` is that file. *Alone* compares an option with the options that it
+requires, where these were measured, and else with the baseline. *As a rung* compares it with all that `+opt=all` applies before it.
 """
 
 import csv

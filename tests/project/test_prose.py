@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings name the result or the action: none begins with a clause that lacks its subject."""
+"""Docstrings and comments name things and actions: no clause lacks its subject, and none begins with one of CLAUSES."""
 
 import ast
+import io
+import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = {"Of", "By", "As", "What", "Where", "Who", "Whose", "Whom", "How", "Whoever"}  # words that begin no docstring
+CLAUSES = re.compile(r"\b[Ww](hat|hatever|ho|hom|hoever)\b")
+FOLDERS = ["nurec_lite", "benchmarks", "scripts", "tests"]
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -34,12 +39,37 @@ def headless(source: str) -> list[str]:
     ]
 
 
+def comments(source: str) -> list[tuple[int, str]]:
+    """Line and text of each comment. Most files have none of CLAUSES behind a #, and are not taken apart."""
+    if not any(CLAUSES.search(line.partition("#")[2]) for line in source.splitlines()):
+        return []
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+
+
+def indirect(source: str) -> list[str]:
+    """Lines of docstrings and comments with a clause of CLAUSES outside of code."""
+    texts = [*docstrings(source), *comments(source)]
+    return [f"{line}: {text}" for line, text in texts if CLAUSES.search(re.sub(r"`[^`]*`", "", text))]
+
+
 def test_a_docstring_without_its_subject_is_found() -> None:
     source = '"""Of a file."""\ndef f():\n    """By name."""\ndef g():\n    """Names, as they are."""\n'
     assert headless(source) == ["1: Of a file.", "3: By name."]
 
 
-@pytest.mark.parametrize("folder", ["nurec_lite", "benchmarks", "scripts", "tests"])
+def test_an_indirect_clause_is_found() -> None:
+    source = '"""Takes what is there."""\nx = "# what"  # who asks\ny = 0  # the number of `what`\n'
+    assert indirect(source) == ["1: Takes what is there.", "2: # who asks"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_docstrings_and_comments_have_no_indirect_clause(folder: str) -> None:
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert [f"{path.relative_to(ROOT)}:{line}" for path in files for line in indirect(path.read_text())] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_say_what_is_returned(folder: str) -> None:
     files = sorted((ROOT / folder).rglob("*.py"))
     found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless(path.read_text())]

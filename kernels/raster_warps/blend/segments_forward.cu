@@ -2,8 +2,8 @@
 // The forward pass of segmented blending, one lane a ray.
 //
 // Segments wait for one another: a segment spins until the transmittance of every earlier segment of its list is
-// stored. This cannot deadlock. Work is handed out in the order of BlendSchedule by one counter, so whatever a segment
-// waits for was handed out before it and is being processed by warps that run. Those warps wait for nothing:
+// stored. This cannot deadlock. Work is handed out in the order of BlendSchedule by one counter, so the segments that
+// one waits for were handed out before it and are being processed by warps that run. Those warps wait for nothing:
 // transmittances and first segments have no predecessor. And groups that run in lockstep never wait for one another
 // (first_segments).
 #include "blend_rays.cuh"

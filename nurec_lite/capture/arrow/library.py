@@ -40,7 +40,7 @@ def check_installed(path: Path) -> None:
 
 @contextmanager
 def damaged(path: Path, remedy: str = REMEDY) -> Iterator[None]:
-    """Turns whatever the library raises for a damaged file into one sentence."""
+    """Turns any error of the library about a damaged file into one sentence."""
     try:
         yield
     except CaptureError:

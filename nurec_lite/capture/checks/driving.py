@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poses and driving: the rig moves the way it looks, does not jump, and has one pose at a time, whatever sensor it is said for."""
+"""Poses and driving: the rig moves the way it looks, does not jump, and has one pose at a time for all sensors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -3,7 +3,7 @@
 
 Where a sweep's range jumps from one ray to the next a surface ends, and an image often shows an edge there. Source: Levinson and Thrun,
 Automatic Online Calibration of Cameras and Lasers (RSS 2013). An edge has a strength (its highest mean is sharp) and a rank among all
-pixels of its row: points that lie anywhere have the rank 0.5 in the mean, whatever the image shows. Letters: P points, T turns.
+pixels of its row: points that lie anywhere have the rank 0.5 in the mean in any image. Letters: P points, T turns.
 """
 
 import math

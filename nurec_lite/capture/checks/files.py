@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings of the reader about a drive's files: rows, stamps, points that were cut away. A pack keeps what its source's reader found."""
+"""Findings of the reader about a drive's files: rows, stamps, removed points. A pack keeps the findings of its source's reader."""
 
 from collections.abc import Iterator
 

@@ -204,7 +204,7 @@ def _balance(normals: Tensor) -> Tensor:  # [m, 3] -> [m]
 
 
 def _normals(points: Tensor, rings: Tensor, tree: "cKDTree") -> tuple[Tensor, Tensor]:
-    """Unit normals [n, 3], and which points have one [n]. One beam alone lies on a cone of its own, whatever it meets."""
+    """Unit normals [n, 3], and which points have one [n]. One beam alone lies on a cone of its own, on any surface."""
     _, indices = tree.query(points.numpy(), k=NEIGHBOURS)
     j = torch.from_numpy(indices)
     apart = points[j] - points[j].mean(1, keepdim=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nurec_lite.capture.checks.agreed import Agreement
 
 if TYPE_CHECKING:
-    from nurec_lite.capture.checks.sample import Sample  # whoever only reads starts goes without the checks
+    from nurec_lite.capture.checks.sample import Sample  # a mere reader of starts goes without the checks
 
 DEGREES, SECONDS = (
     0.08,

@@ -121,7 +121,7 @@ def _own(capture: Capture, clock: Clock) -> dict[str, Any]:
         "poses": CHOSEN if capture.poses_from in (CHOSEN, ESTIMATED) else None,
     }  # fmt: skip
     try:
-        SEQUENCE(own, KEY)  # so that whatever is written can be read
+        SEQUENCE(own, KEY)  # so that every written sequence can be read
     except FormatError as error:
         raise CaptureError(f"{capture.name}: {error}; correct it where the capture was made") from error
     return own

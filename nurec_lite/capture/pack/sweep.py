@@ -96,7 +96,7 @@ def decode_sweep(
     name: str,  # for messages
     beams: int = MAX_BEAMS,
 ) -> Sweep:
-    """Memory is bounded by MAX_RAYS, whatever the data claim."""
+    """MAX_RAYS bounds the memory for any claim of the data."""
     try:
         return _decode(data, beams)
     except (zlib.error, lzma.LZMAError, ValueError) as error:

@@ -109,7 +109,7 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
     }
     data = json.dumps(index).encode()
     try:
-        check_index(json.loads(data))  # so that whatever is written can be read
+        check_index(json.loads(data))  # so that every written pack can be read
     except FormatError as error:
         raise CaptureError(f"{capture.name}: {error}; correct it where the capture was made") from error
     return data

@@ -90,7 +90,7 @@ def read_table(
         plain = _unpacked(data)
         _check_steps(plain)
         table = _columns(_Unpickler(io.BytesIO(plain)).load())
-    except Exception as error:  # a damaged pickle raises whatever the bytes happen to mean
+    except Exception as error:  # the bytes of a damaged pickle may mean any error
         raise CaptureError(f"{path} is no table of PandaSet ({short(error)}); {REMEDY}") from error
     missing = [name for name in columns if name not in table]
     if missing:

@@ -93,7 +93,7 @@ def _column(values: np.ndarray, name: str | None, kind: str) -> Tensor | None:  
 
 def table(
     message: Any, kind: str, where: str
-) -> np.ndarray:  # [n] records with the message's fields, in its order, whatever its rows are padded by
+) -> np.ndarray:  # [n] records with the message's fields, in its order, without the padding of its rows
     if kind in LIVOX:
         return np.asarray(message.points)
     layout = _layout(message, where)

@@ -58,7 +58,7 @@ class Container(Protocol):
 
 
 def open_container(path: Path, message_compression: str = "") -> Container:
-    """Opens a container by its first bytes, whatever its name is."""
+    """Opens a container with any name by its first bytes."""
     try:
         with open(path, "rb") as file:
             magic = file.read(16)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over a recording: stamps and places of frames, and whatever is small: calibrations, transforms, poses.
+"""One pass over a recording: stamps and places of frames, and all small messages: calibrations, transforms, poses.
 
 The content of images and sweeps is not kept: memory grows with the number of messages, not with their bytes.
 """

@@ -40,7 +40,7 @@ def damaged(
     what: str,  # file or message, for the sentence
     remedy: str,
 ) -> Iterator[None]:
-    """Turns whatever the library raises for a damaged file into one sentence: it documents a part of that only, and a size that a
+    """Turns any error of the library about a damaged file into one sentence: it documents a part of that only, and a size that a
     file claims may be beyond all memory."""
     try:
         yield

@@ -2,7 +2,7 @@
 """Places of a recording's messages in its files. A place is plain data: it pickles, and threads and processes read by
 it at the same time.
 
-Nothing is decompressed beyond a limit, whatever a file claims.
+Nothing is decompressed beyond a limit, for any claim of a file.
 """
 
 import bz2

@@ -53,7 +53,7 @@ class WarpTiles(NamedTuple):
 
 
 def sweep_warp_tiles(view: LidarView) -> tuple[WarpTiles, Grid]:
-    """Returns a sweep's warp tiles by band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
+    """Returns a sweep's warp tiles by band of elevation, then by azimuth: full with any pattern of the rays, but for one a band."""
     grid, known = band_grid(view), view.ray_groups
     found = torch.ops.nurec_lite.group_sweep_rays(grid) if known is None else known.lists()
     return WarpTiles(*found), grid

@@ -46,7 +46,7 @@ class Launch:
     def number(
         self,
         name: str,
-        unit: str = "",  # such as second, byte/second or %; "" for counts, whatever is counted
+        unit: str = "",  # such as second, byte/second or %; "" for counts of any kind
     ) -> float | None:  # None: there is no such column, or ncu has not measured it
         cell = self.cells.get(name, "").strip()
         if cell.lower() in _ABSENT:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a summary, from a trace. Whatever is divided by the steps of the window is called "a step"."""
+"""The figures of a summary, from a trace. A figure that is divided by the steps of the window is called "a step"."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -97,7 +97,7 @@ def _panels(run: Run, name: str, notes: list[str]) -> list[np.ndarray] | None:
 
 
 def _alike(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two measured pictures show the same, whatever their sizes."""
+    """Whether two measured pictures of any sizes show the same."""
     return float(np.abs(_small(a) - _small(b)).mean()) < _SAME
 
 
