@@ -159,6 +159,7 @@ def proposal_of(config: DataConfig) -> "Proposal | None":
 
 def _limited(capture: Capture, config: DataConfig) -> Capture:
     """The capture with the moments and cameras of the configuration, cameras in its order."""
+    _check_asked(capture, config.frames)
     asked, moments = frame_range(config.frames), capture.moments
     names = list(dict.fromkeys(config.cameras or [camera.name for camera in capture.cameras]))
     unknown = [name for name in names if name not in {camera.name for camera in capture.cameras}]
@@ -174,13 +175,17 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
         ),
         sweeps=tuple(f for f, n in zip(capture.sweeps, moments.sweeps, strict=True) if n in asked),
     )
-    numbers = {*moments.images, *moments.sweeps}
-    if numbers and not any(n in asked for n in numbers):
+    return without_unseen_tracks(chosen)
+
+
+def _check_asked(capture: Capture, frames: list[int] | None) -> None:
+    """Refuses frames that lie beyond the drive."""
+    numbers = {*capture.moments.images, *capture.moments.sweeps}
+    if numbers and not any(n in frame_range(frames) for n in numbers):
         raise CaptureError(
-            f"{assigned('data.frames', config.frames)} holds no frame of {capture.name}: its frames are {min(numbers)} to {max(numbers)}; "
+            f"{assigned('data.frames', frames)} holds no frame of {capture.name}: its frames are {min(numbers)} to {max(numbers)}; "
             "choose some of these"
         )
-    return without_unseen_tracks(chosen)
 
 
 def _within(capture: Capture, config: DataConfig) -> Capture:

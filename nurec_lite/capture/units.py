@@ -2,6 +2,7 @@
 """Units that are easily taken for another one: the one in which a number makes sense."""
 
 SUBDIVISIONS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # of a second
+OF_A_METRE = {"millimetres": 1e3, "centimetres": 1e2}
 
 
 def seconds_in(

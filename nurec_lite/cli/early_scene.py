@@ -47,7 +47,7 @@ def end_first_scene() -> None:
 
 
 def make_tiny_scene(device: torch.device) -> None:
-    """Makes it ahead of its need. A failure here comes again where it is needed, with a sentence."""
+    """Makes a scene of the bundled street. A failure here comes again where the run makes its own, with a sentence."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FLIP: the size of the difference between two images for the eyes of a person, by turns (Andersson et al. 2020, "FLIP: A Difference
-Evaluator for Alternating Images"). 0 is equal, 1 the largest difference.
+"""FLIP: the difference that a person sees between two images shown in turns (Andersson et al. 2020, "FLIP: A Difference Evaluator for
+Alternating Images"). 0 is equal, 1 the largest difference.
 
 NVIDIA's package flip-evaluator gives the same values and is light (0.4 MB, BSD-3-Clause), but takes 1.0 s of a core for an image of
 1242 x 375 pixels and runs on the CPU alone; this takes a fraction of that, and runs where the image was rendered. The numbers below are

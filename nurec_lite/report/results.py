@@ -44,8 +44,7 @@ class Results(NamedTuple):
 
 
 def prepare(config: Config, device: torch.device) -> None:
-    """Does the work for the end of a run that the results do not change, and keeps it: versions and the list of commands. This
-    module has imported the rest."""
+    """Finds versions and the list of commands, which the results do not change, so that the end of a run need not."""
     environment(device)
     commands_after_train(config)
 

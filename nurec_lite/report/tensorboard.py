@@ -48,7 +48,7 @@ def tensorboard(
         return
     try:
         scalars = Scalars(Path(config.out) / "tensorboard", history.rows)
-    except Exception as error:  # curves are not worth a run: any fault of another package is a line
+    except Exception as error:  # no fault of another package costs the run
         log.warning("no scalars for TensorBoard: %s", error)
         yield lambda step, metrics: None
         return

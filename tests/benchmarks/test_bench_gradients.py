@@ -190,7 +190,7 @@ def test_what_is_no_number_is_too_far() -> None:
 @pytest.mark.parametrize("sensor", SENSORS)
 @pytest.mark.parametrize("name", ["random", "simulated"])
 def test_kernels_are_close(name: str, sensor: str, workloads: dict[str, Workload]) -> None:
-    """Gradients agree to 1e-4, or to twice the rounding, of which another processor may have more; those of scales to 1e-4 as well. With
+    """Gradients agree to 1e-4, or to twice the rounding, which depends on the processor. Gradients of scales agree to 1e-4. With
     fused_interp the Gaussians that stand still are tensors of their own."""
     close = argparse.Namespace(tolerance=1e-4, pairs=PAIRS)
     for options in ("", "fused_interp"):

@@ -68,7 +68,7 @@ def seen_by_rows(rays: OracleRays, g: WorldGaussians) -> Tensor:  # [bands of ro
     return contributing(g, rays).view(-1, ROWS, WIDTH, len(g)).any(1)
 
 
-def by_outline(outlines: Tensor) -> Tensor:  # likewise, of the known outlines
+def by_outline(outlines: Tensor) -> Tensor:  # [bands of rows, WIDTH, n]
     moved = outlines.clone()
     moved[:, 0] -= 0.5  # columns count from the first one's middle
     bands = [call("columns_of_outline", moved, r + 0.5, r + ROWS - 0.5) for r in range(0, HEIGHT, ROWS)]

@@ -175,7 +175,7 @@ def test_parts_give_what_whole_lists_do(sensor: str, length: int, device: torch.
 @pytest.mark.parametrize("distance", [False, True], ids=["colour", "distance"])
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_gradients_of_parts(sensor: str, distance: bool, rays: bool, device: torch.device) -> None:
-    """Every instance of the backward kernel, with Gaussians a third of which stands still."""
+    """Every instance of the backward kernel. A third of the Gaussians stands still."""
     view = view_of(sensor, device)
     g = in_parts(scene(view, device, 150), 50)
     pairs = lists_of(g, view, True)

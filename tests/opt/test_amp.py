@@ -181,7 +181,7 @@ def test_it_goes_with_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def saved(names: tuple[str, ...], path: Path) -> TrainState:
-    """A checkpoint after three steps, none of which relocates."""
+    """A checkpoint after three steps without relocation."""
     state = tiny_state()
     steps(stages_of(*names), state, 3)
     counters = {"step": state.step, "seconds": 1.0}

@@ -220,7 +220,7 @@ def test_the_option_swaps_the_loss() -> None:
 @pytest.mark.parametrize("reach", [0.0, 2.0])
 @pytest.mark.parametrize("others", [(), ("fused_interp", "collect_once", "no_sync", "batch")], ids=str)
 def test_steps_are_those_without_it(others: tuple[str, ...], reach: float) -> None:
-    """Three steps, before anything is relocated; several sweeps, some rays of which fill up, are tested as well."""
+    """Three steps before the first relocation, with one sweep and with several. Padding fills up some of their rays."""
     found, below = [], {name: parameters_of(name) for name in others}
     if "batch" in below:
         below["batch"] |= {"sweeps": 2}

@@ -461,7 +461,7 @@ def test_gaussians_behind_the_camera() -> None:
 
 @pytest.mark.parametrize("motion", [STILL, Motion((1.5, 0.2, 0.0), (0.0, 0.0, 0.05))], ids=["still", "moving"])
 def test_gaussians_across_the_seam_of_the_azimuth(motion: Motion) -> None:
-    """Behind the lidar a sweep begins and ends; a moving Gaussian there may be seen twice, from different poses."""
+    """A sweep begins and ends behind the lidar. It may see a moving Gaussian there twice, from different poses."""
     view = make_lidar_view(make_lidar(4, 48), motion)
     behind = math.pi + uniform(-0.2, 0.2, 40)
     local = uniform(4, 9, 40, 1) * torch.stack([behind.cos(), behind.sin(), uniform(-0.2, 0.1, 40)], dim=-1)

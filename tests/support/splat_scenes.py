@@ -263,7 +263,7 @@ def _camera_rays(view: CameraView) -> tuple[Tensor, Tensor]:  # [R, 3] local and
     return straight / straight.norm(dim=1, keepdim=True), along[c.shutter]
 
 
-def _lidar_rays(view: LidarView) -> tuple[Tensor, Tensor]:  # likewise
+def _lidar_rays(view: LidarView) -> tuple[Tensor, Tensor]:  # [R, 3] local and unit, [R] when they are read
     return view.directions.to(F64), view.fractions.to(F64)
 
 

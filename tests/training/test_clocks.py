@@ -26,8 +26,8 @@ CONFIG = Config(
 
 @pytest.mark.parametrize("ahead", [0.02, -0.02])
 def test_the_clock_of_a_camera_is_found(ahead: float) -> None:
-    """Two cameras look ahead, and the clock of one is off by 20 ms, 16 cm of the way. The difference between them is found to a quarter;
-    the choice of the right one is a matter of the lidar, of which so few steps and rays learn little."""
+    """Two cameras look ahead, and the clock of one is off by 20 ms, 16 cm of the way. The difference between them is found to a quarter.
+    Only the lidar tells which clock is right, and so few steps and rays learn little from it."""
     capture, device = with_clock(tiny_capture(FINER), "camera_1", ahead), torch.device("cpu")
     stages, state = base_stages("native", device), make_state(CONFIG, capture, device)
     for _ in range(STEPS):

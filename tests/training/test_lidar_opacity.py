@@ -225,7 +225,7 @@ def test_what_has_two_does_not_go_on_with_one(tmp_path: Path) -> None:
 
 
 def test_without_one_of_its_own_a_step_has_the_terms_and_gradients_of_one_opacity() -> None:
-    """Beside it lies a step whose two are equal: cameras and lidar share the gradient of one opacity."""
+    """The test compares it with a step of two equal opacities: cameras and lidar share the gradient of one."""
     found = []
     for own in (False, True):
         state, result = tiny_state(configured(own)), {}

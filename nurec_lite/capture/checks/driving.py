@@ -19,7 +19,7 @@ from nurec_lite.geometry.se3 import interpolate_trajectory
 NAME = "poses and driving"
 FEWEST = 5  # frames of a sensor that tell anything
 LEAST, ACCELERATION = 0.5, 4.0  # metres, and metres a second squared: a step may be so far from its neighbours'
-SEEN = 0.15  # metres: the same where sweeps decide
+SEEN = 0.15  # metres: likewise where sweeps show the motion, too
 NOISE = 6.0  # times the median difference: a step may be so far from its neighbours'
 IMPOSSIBLE = 100.0  # metres a second squared, which no vehicle reaches
 SURE = 1.0  # metres: a smaller jump is likely at most
@@ -91,9 +91,9 @@ def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
     """Returns the jumps of the first sensor with any: all have the poses of one rig."""
     for path in paths:
         named = sample.jumps()  # by the positions that poses come from
-        far = {i for i, _ in jumps(path)}
+        large = {i for i, _ in jumps(path)}
         known = [(i, m) for i, m in jumps(path, SEEN) if not any(_in_step(path, i, *span) for span in named)]
-        verdicts = [v for i, m in known[:MOST_JUMPS] if (v := _jump(sample, path, i, m, alone=i in far))]
+        verdicts = [v for i, m in known[:MOST_JUMPS] if (v := _jump(sample, path, i, m, large=i in large))]
         if verdicts:
             yield from _there_and_back(verdicts)
             return
@@ -137,8 +137,8 @@ def _of_neighbours(velocities: Tensor) -> Tensor:  # [n, 3] -> [n, 3] the median
     return values.nanmedian(dim=1).values
 
 
-def _jump(sample: Sample, path: Path, i: int, metres: float, alone: bool) -> Verdict | None:
-    """None: the sweeps show that the rig moved so, or show nothing of a jump that does not tell `alone`."""
+def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Verdict | None:
+    """None: the sweeps show that the rig moved so, or they show nothing and the jump is not `large`."""
     frame, step = path.frames[i + 1], float(path.steps[i].norm())
     seconds = float(path.times[i + 1] - path.times[i])
     sentence = f"The poses jump by {metres:.1f} m before frame {frame.index} of {path.sensor}: they go {step:.1f} m in {seconds:.2f} s"
@@ -151,7 +151,7 @@ def _jump(sample: Sample, path: Path, i: int, metres: float, alone: bool) -> Ver
         figures["sweeps_m"] = way
         level = Level.CERTAIN if metres > SURE else Level.LIKELY
         return Verdict(NAME, path.sensor, level, f"{sentence}, {way:.1f} m by the sweeps.", REMEDY, figures)
-    if not alone:
+    if not large:
         return None
     sure = metres > SURE and metres > IMPOSSIBLE * seconds**2
     return Verdict(NAME, path.sensor, Level.CERTAIN if sure else Level.LIKELY, f"{sentence}.", REMEDY, figures)

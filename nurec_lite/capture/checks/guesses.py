@@ -10,17 +10,17 @@ from torch import Tensor
 
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame
+from nurec_lite.capture.units import OF_A_METRE
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 
 FRAMES = 3  # by which stamps are tried
-MOST_FRAMES = 10  # by which they are tried where nothing else agrees
+MOST_FRAMES = 10  # likewise where edges do not agree as the capture says
 STEP = 0.05  # seconds between two offsets of a clock
 ZOOMS = (0.5, 0.8, 1.25, 2.0)  # of a focal length alone
-OBLONG = 1.1  # side of a pixel to the other: those of cameras are square, or nearly so
+OBLONG = 1.1  # ratio of a pixel's sides, at least: pixels of cameras are square, or nearly so
 FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # by which images are reduced
-UNITS = {"centimetres": 100.0, "millimetres": 1000.0}  # in a metre
-REACH = 10.0  # metres from the rig's origin to a camera, at most: vehicles are shorter
+REACH = 10.0  # metres from the rig's origin to a camera: a place farther away may be in another unit
 OPENGL = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64))
 T_VEHICLE_OPTICAL = torch.tensor(
     [[0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64
@@ -114,7 +114,7 @@ def neighbours(capture: Capture, camera: Camera) -> Iterator[Guess]:
 
 
 def _square(camera: Camera) -> Iterator[Guess]:
-    """Square pixels, where those of the capture are far from it."""
+    """Square pixels, if those of the capture are oblong."""
     fx, fy = camera.fx, camera.fy
     if max(fx / fy, fy / fx) > OBLONG:
         yield Guess("fy is as large as fx", replace(camera, fy=fx), "correct fy")
@@ -124,6 +124,7 @@ def _square(camera: Camera) -> Iterator[Guess]:
 def all_others(capture: Capture, camera: Camera) -> Iterator[Guess]:
     yield from mountings(capture, camera)
     yield from _mountings(capture, camera)
+    yield from _places_in_other_units(camera)
     yield from _intrinsics(camera)
     yield Guess("the images are mirrored", camera, "turn the images round left to right", mirrored=True)
     width, height = camera.width, camera.height
@@ -159,20 +160,21 @@ def _mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
     }  # fmt: skip
     for degrees, name in ((90, "on its left side"), (180, "on its head"), (270, "on its right side")):
         known[f"the camera lies {name}"] = T @ _about_z(degrees), "turn T_rig_cam about the view, or turn the images"
-    for unit, factor in UNITS.items():
-        if float(T[:3, 3].norm()) > REACH:
-            placed = _placed(T[:3, :3], T)
-            placed[:3, 3] /= factor
-            known[f"the place in the mounting is in {unit}"] = (
-                placed,
-                f"divide the translation in T_rig_cam by {factor:g}",
-            )
     for lidar in capture.lidars:
         L, name = lidar.T_rig_lidar, lidar.name
         known[f"the mounting is the inverse of that on {name}, not on the rig"] = L @ invert(T), from_world
         known[f"the transform between camera and {name} is the inverse"] = L @ invert(invert(L) @ T), "invert it"
     for name, (T_rig_cam, remedy) in known.items():
         yield Guess(name, replace(camera, T_rig_cam=T_rig_cam), remedy)
+
+
+def _places_in_other_units(camera: Camera) -> Iterator[Guess]:
+    T = camera.T_rig_cam
+    for unit, factor in OF_A_METRE.items() if float(T[:3, 3].norm()) > REACH else ():
+        placed = T.clone()
+        placed[:3, 3] /= factor
+        remedy = f"divide the translation in T_rig_cam by {factor:g}"
+        yield Guess(f"the place in the mounting is in {unit}", replace(camera, T_rig_cam=placed), remedy)
 
 
 def looking(camera: Camera, degrees: float) -> Guess:
@@ -218,7 +220,7 @@ def _exchanges(camera: Camera) -> Iterator[Guess]:
     remedy = "exchange them"
     yield Guess("cx and cy are exchanged", replace(camera, cx=cy, cy=cx), remedy)
     yield Guess("fx and fy are exchanged", replace(camera, fx=fy, fy=fx), remedy)
-    if min(cx, cy) <= 0:  # no focal lengths
+    if min(cx, cy) <= 0:  # these are no focal lengths
         return
     both = replace(camera, fx=fy, fy=fx, cx=cy, cy=cx)
     yield Guess("x and y of fx, fy, cx and cy are exchanged", both, remedy)

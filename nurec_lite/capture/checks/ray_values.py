@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from nurec_lite.capture.units import OF_A_METRE
 from nurec_lite.geometry.lidar import Sweep
 
 Flaw = tuple[str, str]  # a sentence without its full stop, and the remedy
@@ -73,8 +74,9 @@ def _ranges(ranges: Tensor) -> Iterator[Flaw]:
     if middle > LONGEST:
         yield sentence, "give ranges in metres"
     elif middle > LONG:
-        factor = next((f for f in (1000, 100) if middle / f >= STREET), 100)
-        yield sentence, f"they are in {'millimetres' if factor == 1000 else 'centimetres'}: divide ranges by {factor}"
+        fitting = (unit for unit in OF_A_METRE.items() if middle / unit[1] >= STREET)
+        name, factor = next(fitting, ("centimetres", OF_A_METRE["centimetres"]))
+        yield sentence, f"they are in {name}: divide ranges by {factor:.0f}"
     elif middle < SHORT:
         yield (
             sentence,
