@@ -8,6 +8,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
+from nurec_lite.geometry.camera_batch import CameraBatch
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.se3 import Motion, invert, motion_between, pose_matrix, quat_conjugate, quat_rotate, transform
 
@@ -34,8 +35,10 @@ def rig_motion(
 ) -> Motion:
     """Motions of the rig while the frames are taken: [1, ...] of one frame, [F, 1, ...] of several."""
     ends = [torch.stack([getattr(f, name) for f in frames]) for name in ("T_world_rig_start", "T_world_rig_end")]
-    start, end = (T.to(device) if len(frames) == 1 else T.to(device)[:, None] for T in ends)
-    return motion_between(start, end)
+    motion = motion_between(
+        *(T if len(frames) == 1 else T[:, None] for T in ends)
+    )  # on the host: few numbers, many operators
+    return Motion(*(part.to(device) for part in motion))
 
 
 def world_rays(
@@ -78,8 +81,8 @@ def project_world_points(
 
 
 def project_into_frames(
-    camera: Camera,
-    frames: Sequence[ImageFrame],  # F of this camera
+    camera: Camera | CameraBatch,
+    frames: Sequence[ImageFrame],  # F of this camera, or one of each camera of the batch
     points: Tensor,  # [F, n, 3] metres, world, on any device; [n, 3] of one frame
 ) -> tuple[
     Tensor, Tensor

@@ -7,6 +7,7 @@ Camera frame: x right, y down, z forward; the centre of the first pixel is at (0
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,6 +28,9 @@ from nurec_lite.geometry.lens import (
     straightened,
 )
 from nurec_lite.geometry.masks import reduced
+
+if TYPE_CHECKING:
+    from nurec_lite.geometry.camera_batch import CameraBatch
 
 MOST_XI = 100.0
 AGREES = 0.5  # pixels between a polynomial and its inverse, if a file gives both
@@ -95,7 +99,7 @@ class Camera:
 
 
 def distort(
-    camera: Camera,
+    camera: "Camera | CameraBatch",
     xy: Tensor,  # [..., 2] x / z, y / z
 ) -> Tensor:  # [..., 2]
     """OpenCV's model: radial 1 + k1 r2 + k2 r4 + k3 r6 and tangential p1, p2."""
@@ -133,11 +137,11 @@ def undistort(
 
 
 def project_points(
-    camera: Camera,
-    points: Tensor,  # [..., 3] metres, camera frame
+    camera: "Camera | CameraBatch",
+    points: Tensor,  # [..., 3] metres, camera frame; [F, n, 3] of a batch
 ) -> tuple[Tensor, Tensor]:  # pixels [..., 2], depth [...] in metres (pixels mean nothing where it is not positive)
     """The depth is z, or of an angular lens the distance, negative beyond the angles that the image holds."""
-    if not camera.is_plain:
+    if isinstance(camera, Camera) and not camera.is_plain:
         return _through_lens(camera, points)
     z = points[..., 2]
     safe = torch.where(z.abs() < 1e-6, torch.full_like(z, 1e-6), z)
@@ -281,7 +285,7 @@ def _pixel_centres(camera: Camera) -> Tensor:  # [H, W, 2] float64
 
 
 def shutter_fraction(
-    camera: Camera,
+    camera: "Camera | CameraBatch",
     pixels: Tensor,  # [..., 2]
 ) -> (
     Tensor

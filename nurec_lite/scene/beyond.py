@@ -2,6 +2,7 @@
 """The scene beyond the lidar's reach: surfaces above its highest beam, a far shell, and the sky."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
 from nurec_lite.geometry.masks import mask_on
 from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
-from nurec_lite.scene.points import Picture
+from nurec_lite.scene.pictures import Picture
 
 COLUMNS = 1024  # of azimuth, in which the highest return is looked for
 TOP_DEGREES = 30.0  # up to which elevation surfaces are continued
@@ -71,28 +72,38 @@ def far_positions(
 
 
 def sky_sums(
-    picture: Picture,
+    pictures: Sequence[Picture],  # on one device
     height: int,  # rows of the panorama; twice as many columns
+    device: torch.device,
 ) -> Tensor:  # [4, 2 height^2] int64 of each place: red, green and blue added up, and how many pixels
     """Sums of colours by direction. They are whole numbers, so the order of addition does not matter."""
-    camera, stride = picture.camera, _stride(picture, height)
-    half = torch.tensor(0.5, dtype=torch.float64)
-    T_start, T_end = (T @ camera.T_rig_cam for T in (picture.frame.T_world_rig_start, picture.frame.T_world_rig_end))
-    rotation = quat_to_matrix(interpolate_between(T_start, T_end, half)[0].float()).to(picture.image.device)
-    directions = pixel_directions(camera, device=picture.image.device)[stride // 2 :: stride, stride // 2 :: stride]
-    azimuth, elevation = azimuth_elevation(directions.flatten(0, 1) @ rotation.T).unbind(-1)
+    sums = torch.zeros(4, 2 * height * height, dtype=torch.int64, device=device)
+    if not pictures:
+        return sums
+    some = [_sampled(*pair, height) for pair in zip(pictures, _rotations(pictures).to(device), strict=True)]
+    rays, colours, seen = (torch.cat(parts) for parts in zip(*some, strict=True))
+    azimuth, elevation = azimuth_elevation(rays).unbind(-1)
     column = ((0.5 - azimuth / (2 * math.pi)) * 2 * height).long().clamp(0, 2 * height - 1)
     row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)
-    place = row * 2 * height + column
-    sums = torch.zeros(4, 2 * height * height, dtype=torch.int64, device=place.device)
-    colours = picture.image[stride // 2 :: stride, stride // 2 :: stride].flatten(0, 1).long().unbind(-1)
-    parts = (*colours, torch.ones_like(place))
-    if camera.mask is not None:
-        seen = ~mask_on(camera.mask, place.device)[stride // 2 :: stride, stride // 2 :: stride].flatten()
-        parts = tuple(values * seen for values in parts)
-    for total, values in zip(sums, parts, strict=True):
-        total.index_add_(0, place, values)
-    return sums
+    values = torch.cat([colours * seen[:, None], seen[:, None]], dim=1).long()
+    return sums.index_add_(1, row * 2 * height + column, values.T)
+
+
+def _rotations(pictures: Sequence[Picture]) -> Tensor:  # [F, 3, 3] float32, camera to world in the middle of each image
+    start = torch.stack([p.frame.T_world_rig_start @ p.camera.T_rig_cam for p in pictures])
+    end = torch.stack([p.frame.T_world_rig_end @ p.camera.T_rig_cam for p in pictures])
+    half = torch.full((len(pictures),), 0.5, dtype=torch.float64)
+    return quat_to_matrix(interpolate_between(start, end, half)[0].float())
+
+
+def _sampled(picture: Picture, rotation: Tensor, height: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of every few pixels the direction in the world [n, 3], the colour [n, 3] uint8, and whether the pixel shows the scene [n]."""
+    camera, device, stride = picture.camera, picture.image.device, _stride(picture, height)
+    some = (slice(stride // 2, None, stride),) * 2
+    directions, colours = (v[some].flatten(0, 1) for v in (pixel_directions(camera, device=device), picture.image))
+    if camera.mask is None:
+        return directions @ rotation.T, colours, torch.ones_like(colours[:, 0], dtype=torch.bool)
+    return directions @ rotation.T, colours, ~mask_on(camera.mask, device)[some].flatten()
 
 
 def _stride(picture: Picture, height: int) -> int:

@@ -20,7 +20,8 @@ from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.beyond import raised_positions, sky_sums
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.kept import A_WANTED, MOST, Kept
-from nurec_lite.scene.points import Picture, Points, assign_to_actors, colours_in
+from nurec_lite.scene.pictures import Picture, colours_in
+from nurec_lite.scene.points import Points, assign_to_actors
 
 FEW = 20  # moments, an example of fewer
 LOOKED_AT = 60  # moments at most, which spread over the drive: a start does not grow with its length
@@ -108,7 +109,7 @@ def _look(asked: Asked, tracks: Tracks, decoded: Decoded) -> Moment:
     world = [world_points(*sweep) for sweep in sweeps]
     raised = [raised_positions(*sweep) for sweep in sweeps]
     parts = [*world, *raised, asked.far]
-    values = colours_in(pictures, torch.cat(parts))  # of all at once: an image's pose takes as long as its points
+    values = colours_in(pictures, torch.cat(parts))
     colours, sights = (value.split([len(part) for part in parts]) for value in values)
     measured = [Points.empty(device)]
     for (_, sweep, _), xyz, colour, coloured in zip(sweeps, world, colours, sights, strict=False):
@@ -118,10 +119,7 @@ def _look(asked: Asked, tracks: Tracks, decoded: Decoded) -> Moment:
     n = len(sweeps)
     guessed = [_guessed(*shown) for shown in zip(raised, colours[n:], sights[n:], strict=False)]
     above = Points.cat([Points.empty(device), *(p.select(p.coloured) for p in guessed)])
-    sky = torch.zeros(4, 2 * asked.sky_height**2, dtype=torch.int64, device=device)
-    for picture in pictures:
-        sky += sky_sums(picture, asked.sky_height)
-    return Moment(background, actors, above, colours[-1], sights[-1], sky)
+    return Moment(background, actors, above, colours[-1], sights[-1], sky_sums(pictures, asked.sky_height, device))
 
 
 def _returns(sweep: Sweep) -> Sweep:

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points of sweeps: de-skewed, coloured from the images of their moment, actors' points in their box frames."""
+"""Points of sweeps with their colours, those of actors in the frames of their boxes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.deskew import project_world_points
-from nurec_lite.capture.types import ImageFrame
-from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
-from nurec_lite.geometry.masks import at_pixels
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate, poses_of
 
@@ -63,57 +59,6 @@ class Points:
         weighed = any(p.weights is not None for p in parts)
         columns = [p.columns(weighed) for p in parts]
         return Points(**{f: torch.cat([c[f] for c in columns]) for f in columns[0]})
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A decoded image with its camera and frame."""
-
-    camera: Camera
-    frame: ImageFrame
-    image: Tensor  # [H, W, 3] uint8, on the device of the points that it colours
-
-
-def colours_in(
-    pictures: Sequence[Picture],  # of one moment
-    world: Tensor,  # [n, 3] metres, at that moment
-) -> tuple[Tensor, Tensor]:  # colour [n, 3] 0 to 1, whether any image saw the point [n]
-    """Mean over the images in which the points lie; nothing is known of occlusion."""
-    total = torch.zeros(len(world), 3, device=world.device)
-    count = torch.zeros(len(world), device=world.device)
-    for picture in pictures:
-        some = _may_be_seen(picture, world)
-        colour, seen = _pixel_of(picture, world if some is None else world[some])
-        if some is None:
-            total, count = total + colour, count + seen
-        else:
-            total.index_add_(0, some, colour)
-            count.index_add_(0, some, seen.float())
-    coloured = count > 0
-    return torch.where(coloured[:, None], total / count.clamp(min=1)[:, None], 0.5), coloured
-
-
-def _may_be_seen(picture: Picture, world: Tensor) -> Tensor | None:
-    """Numbers of points; None: all. Under a rolling shutter, where a point costs several rounds: those that lie within half an image of
-    it in the middle of the readout."""
-    camera = picture.camera
-    if camera.shutter == "global":
-        return None
-    pixels, depth = project_world_points(replace(camera, shutter="global"), picture.frame, world)
-    u, v = pixels[:, 0] / camera.width, pixels[:, 1] / camera.height
-    return torch.nonzero((depth > 0) & ((u - 0.5).abs() < 1) & ((v - 0.5).abs() < 1)).squeeze(-1)
-
-
-def _pixel_of(picture: Picture, world: Tensor) -> tuple[Tensor, Tensor]:
-    """Colour [n, 3] 0 to 1, black where the image does not see the point; whether it does [n]."""
-    camera = picture.camera
-    pixels, depth = project_world_points(camera, picture.frame, world)
-    u, v = torch.floor(pixels).long().unbind(-1)
-    seen = (depth > 0.1) & (u >= 0) & (v >= 0) & (u < camera.width) & (v < camera.height)
-    if camera.mask is not None:
-        seen &= ~at_pixels(camera.mask, pixels)
-    place = torch.where(seen, v * camera.width + u, 0)  # a mask waits for nothing, a list of seen points would
-    return torch.where(seen[:, None], picture.image.view(-1, 3)[place].float() / 255, 0), seen
 
 
 def assign_to_actors(
