@@ -82,6 +82,11 @@ def test_a_drive_that_is_not_there_lists_what_is(drive: str | None) -> None:
         chosen_drive(KNOWN, drive, Path("root"), "logs")
 
 
+def test_a_wrong_drive_beside_a_single_one() -> None:
+    with pytest.raises(CaptureError, match=r"^data.drive is '3', but root holds 0a alone; leave data.drive out$"):
+        chosen_drive({"0a": Path("0a")}, "3", Path("root"), "logs")
+
+
 def test_sensors_are_chosen_once_each() -> None:
     assert chosen_sensors("data.cameras", ["b", "a", "b"], ("a", "b"), "x") == ("b", "a")
     assert chosen_sensors("data.cameras", None, ("b", "a"), "x") == ("b", "a")

@@ -179,6 +179,7 @@ def _doubts(model: Model, lead: str) -> list[Doubt]:
         said = f"Names of images hold no times, so that {RATE:g} images a second of each camera are assumed."
         found.append(Doubt(lead, False, said, "give data.rate"))
     if model.absent:
-        said = f"{model.absent} images of the reconstruction are not in {model.images.name}."
+        images, are = ("image", "is") if model.absent == 1 else ("images", "are")
+        said = f"{model.absent} {images} of the reconstruction {are} not in {model.images.name}."
         found.append(Doubt(model.images.name, False, said, "put them there"))
     return found

@@ -78,5 +78,6 @@ def _images(scene: Scene, name: str, downscale: int) -> list[ImageFrame]:
 def _doubts(scene: Scene) -> list[Doubt]:
     if not scene.absent:
         return []
-    sentence = f"{scene.absent} files of {scene.name} are not there, so that sensors have fewer frames."
+    files, are = ("file", "is") if scene.absent == 1 else ("files", "are")
+    sentence = f"{scene.absent} {files} of {scene.name} {are} not there, so that sensors have fewer frames."
     return [Doubt(scene.name, False, sentence, "download samples and sweeps of its part of nuScenes")]

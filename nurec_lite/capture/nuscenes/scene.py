@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.choice import chosen_drive
 from nurec_lite.capture.files import short
 from nurec_lite.capture.nuscenes.tables import REMEDY, Row, by_token, field, rows, vector
 from nurec_lite.capture.trajectory import Trajectory
@@ -94,20 +95,11 @@ def _find(root: Path, name: str | None) -> tuple[Path, Row]:
         raise CaptureError(
             f"{root} holds no tables such as v1.0-mini; data.root must be the folder that holds samples and the tables"
         )
-    known = [(folder, row) for folder in folders for row in rows(folder, "scene")]
-    if (
-        name is not None
-        and name.isdecimal()
-        and int(name) < len(known)
-        and name not in {row.get("name") for _, row in known}
-    ):
-        return known[int(name)]
-    chosen = [entry for entry in known if name in (None, entry[1].get("name"))]
-    if len(chosen) != 1 and len({row.get("name") for _, row in chosen}) != 1:
-        names = ", ".join(short(row.get("name")) for _, row in known[:4]) + (", ..." if len(known) > 4 else "")
-        raise CaptureError(f"{root} holds {len(known)} scenes ({names}); choose one by data.drive")
-    field(chosen[0][1], "name", str, "scene")
-    return chosen[0]
+    known: dict[str, tuple[Path, Row]] = {}
+    for folder in folders:
+        for row in rows(folder, "scene"):
+            known.setdefault(field(row, "name", str, "scene"), (folder, row))
+    return chosen_drive(known, name, root, "scenes")
 
 
 def _file(root: Path, row: Row, start: float) -> File:

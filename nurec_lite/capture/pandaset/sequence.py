@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.texts import parse_json
+from nurec_lite.capture.choice import chosen_drive, numbered_drive
 from nurec_lite.capture.files import read_bytes, short
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CaptureError
@@ -53,21 +54,7 @@ def find_sequence(
         raise CaptureError(
             f"{root} holds no sequence of PandaSet, a folder with camera and lidar in it; correct data.root"
         )
-    if drive is None and len(known) == 1:
-        return next(iter(known.values()))
-    if drive in known:
-        return known[drive]
-    numbered = [
-        path for name, path in known.items() if drive is not None and _number(name) == _number(drive) is not None
-    ]
-    if len(numbered) == 1:
-        return numbered[0]
-    names = ", ".join(list(known)[:6]) + (", ..." if len(known) > 6 else "")
-    raise CaptureError(f"{root} holds {len(known)} sequences ({names}); choose one by data.drive")
-
-
-def _number(name: str) -> int | None:
-    return int(name) if name.isdecimal() else None
+    return chosen_drive(known, numbered_drive(known, drive), root, "sequences")
 
 
 def _is_sequence(folder: Path) -> bool:

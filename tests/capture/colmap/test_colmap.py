@@ -266,7 +266,9 @@ def test_a_camera_for_each_image_is_refused(tmp_path: Path) -> None:
 def test_images_that_are_not_there_are_a_finding(root: Path) -> None:
     (root / "images/front/0003.jpg").unlink()
     found = read_colmap(root, rate=RATE)
-    assert len(found.images) == 2 * FRAMES - 1 and found.doubts[0].sentence.startswith("1 images of the reconstruction")
+    assert len(found.images) == 2 * FRAMES - 1 and found.doubts[0].sentence.startswith(
+        "1 image of the reconstruction is not"
+    )
 
 
 def test_a_name_that_no_file_system_takes_is_an_image_that_is_not_there(root: Path) -> None:

@@ -103,7 +103,7 @@ def test_key_frames_alone_are_a_finding(root: Path) -> None:
 
 def test_a_name_that_no_file_system_takes_is_a_file_that_is_not_there(root: Path) -> None:
     table("sample_data", lambda rows: rows[0].update(filename="samples/" + 300 * "m"))(root)
-    assert "1 files of" in read_nuscenes(root, drive=NAME).doubts[0].sentence
+    assert "1 file of scene-0007 is not there" in read_nuscenes(root, drive=NAME).doubts[0].sentence
 
 
 def test_a_test_set_has_no_tracks(tmp_path: Path) -> None:
@@ -169,6 +169,11 @@ def test_a_flaw_is_a_sentence(root: Path, flaw: str) -> None:
 def test_a_scene_must_be_chosen(whole: Path, drive: str | None, said: str) -> None:
     with pytest.raises(CaptureError, match=said):
         read_nuscenes(whole, drive=drive)
+
+
+@pytest.mark.parametrize("drive", [NAME, "scene-0007"[:10], "0"])
+def test_a_scene_by_name_or_place(whole: Path, drive: str) -> None:
+    assert read_nuscenes(whole, drive=drive).name == f"nuscenes_{NAME}"
 
 
 @given(st.data())

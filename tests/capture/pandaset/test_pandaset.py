@@ -122,7 +122,7 @@ def test_a_part_of_a_sequence(folder: Path) -> None:
 def test_one_of_several_sequences(tmp_path: Path) -> None:
     write_sequence(tmp_path, "007")
     shutil.copytree(tmp_path / "007", tmp_path / "012")
-    for drive in ("012", "12"):
+    for drive in ("012", "12", "01", "1"):  # its name, number, first letters, place
         assert read_pandaset(tmp_path, drive=drive).name == "pandaset_012"
     with pytest.raises(CaptureError, match=r"holds 2 sequences \(007, 012\); choose one by data.drive"):
         read_pandaset(tmp_path)
