@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts that others may have written: files of bounded size, JSON with a bounded number of values, and characters for a terminal."""
 
+import errno
 import json
 import os
 import stat
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 LARGEST_JSON = 1 << 26  # bytes; 60 000 frames of a pack
 MOST_PARTS = 2_000_000  # lists and objects of a JSON text: 70 bytes of memory each at least
 MOST_DIGITS = 300  # of a whole number; the largest float has 309
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of characters that a terminal obeys or does not show
 _LAYOUT = "\n\r\t"
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, for reading. OSError for anything else: a pipe waits forever, a device never ends."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "no regular file", str(path))
 
 
 def read_bounded(path: Path, most: int, kind: str = "file of results") -> bytes:

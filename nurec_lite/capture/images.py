@@ -16,6 +16,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from torch import Tensor
 
+from nurec_lite.base.texts import open_file
 from nurec_lite.capture.files import mark_of_file, read_bytes, short
 from nurec_lite.capture.types import CaptureError, Encoded, Glance
 
@@ -146,7 +147,7 @@ class ImageFile:
 
     def glance(self) -> Glance:
         try:
-            with open(self.path, "rb") as file:
+            with open_file(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 first = file.read(FIRST)
                 file.seek(max(0, size - LAST))

@@ -8,9 +8,11 @@ from typing import Any
 import grpc
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.texts import read_bounded
 from nurec_lite.config import ServeConfig
 
 NOT_YET_VALID, EXPIRED = 9, 10  # X509_V_ERR_* of OpenSSL
+LARGEST = 1 << 20  # bytes of a file
 ROUNDS = 5  # messages of a handshake from each side, at most
 
 
@@ -36,9 +38,11 @@ def _path(file: str | None) -> Path | None:
 
 def _pem(key: str, file: Path) -> bytes:
     try:
-        data = file.read_bytes()
+        data = read_bounded(file, LARGEST, "PEM file")
     except OSError as error:
         raise ConfigError(f"{key} is {file}, which cannot be read ({error.strerror}); name a PEM file") from error
+    except ValueError as error:
+        raise ConfigError(f"{key} is {file}, which {error}; name a PEM file") from error
     if b"-----BEGIN " not in data:
         raise ConfigError(f"{key} is {file}, which is no PEM file; name one")
     return data

@@ -18,7 +18,16 @@ from nurec_lite.base import texts
 from nurec_lite.base.alive import PARENT, alive, started
 from nurec_lite.base.archives import LARGEST_DIRECTORY, opened_archive
 from nurec_lite.base.streams import Enduring
-from nurec_lite.base.texts import LARGEST_JSON, displayed, excerpt, parse_json, printable, read_bounded, read_json
+from nurec_lite.base.texts import (
+    LARGEST_JSON,
+    displayed,
+    excerpt,
+    open_file,
+    parse_json,
+    printable,
+    read_bounded,
+    read_json,
+)
 
 # ---- files and JSON
 
@@ -67,6 +76,9 @@ def test_a_file_that_is_refused(tmp_path: Path, kind: str) -> None:
         path.write_bytes(b"x" * 11)
     with pytest.raises((ValueError, OSError), match=r"is no file|has 11 bytes, more than any file"):
         read_bounded(path, 10)
+    if kind != "large":
+        with pytest.raises(OSError, match="no regular file|Is a directory"):
+            open_file(path)
 
 
 def test_a_text_of_the_largest_size_is_read(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A box lies in the vehicle's frame at the stamp of a sweep, and holds at the time
 """
 
 import math
+import os
 from collections.abc import Sequence
 
 import torch
@@ -30,7 +31,7 @@ def read_tracks(
 ) -> Tracks:
     """Tracks of the annotations; none without annotations, as in the test set."""
     path = log.folder / "annotations.feather"
-    if not path.is_file():
+    if not os.path.lexists(path):
         return Tracks.empty()
     table = read_feather(path, COLUMNS, empty=True)
     sizes = torch.stack([torch.from_numpy(table[name]) for name in SIZE], dim=1)

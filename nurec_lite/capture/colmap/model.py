@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from nurec_lite.base.texts import open_file
 from nurec_lite.capture.files import natural, numbers, short
 from nurec_lite.capture.types import CaptureError
 
@@ -91,7 +92,7 @@ def read_points(path: Path) -> list[tuple[float, float, float]]:
 def _walked(path: Path) -> Iterator[BinaryIO]:
     """The file; a flaw raises an error with one sentence."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             if not 0 < os.fstat(file.fileno()).st_size <= LARGEST:
                 raise ValueError("it is empty, or larger than any reconstruction")
             yield file

@@ -5,6 +5,7 @@ A box is a transform of a unit cube; its columns hold the size, too. Objects tha
 """
 
 import io
+import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Box:
 
 
 def boxes_file(root: Path, drive: str) -> Path | None:
-    return next((path for folder in FOLDERS if (path := root / folder / f"{drive}.xml").is_file()), None)
+    return next((path for folder in FOLDERS if os.path.lexists(path := root / folder / f"{drive}.xml")), None)
 
 
 def read_boxes(path: Path) -> list[Box]:

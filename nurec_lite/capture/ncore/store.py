@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nurec_lite.base.texts import open_file
 from nurec_lite.capture.files import short
 from nurec_lite.capture.ncore.cbor import unpacked
 from nurec_lite.capture.types import CaptureError
@@ -52,7 +53,7 @@ class Span:
     def part(self, start: int, size: int) -> bytes:
         """Returns so many bytes from a place within."""
         try:
-            with open(self.path, "rb") as file:
+            with open_file(self.path) as file:
                 file.seek(self.offset + start)
                 data = file.read(size)
         except OSError as error:

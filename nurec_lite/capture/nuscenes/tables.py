@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from nurec_lite.base.texts import checked_int
+from nurec_lite.base.texts import checked_int, open_file
 from nurec_lite.capture.files import short
 from nurec_lite.capture.types import CaptureError
 
@@ -48,7 +48,7 @@ def by_token(table: Iterator[Row]) -> dict[str, Row]:
 
 def _texts(path: Path) -> Iterator[bytes]:
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        with open_file(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             whole = text[:_ENDS].lstrip().startswith(b"[") and text[-_ENDS:].rstrip().endswith(b"]")
             if len(text) > LARGEST or not whole:
                 raise CaptureError(f"{path} is no whole list of rows; {REMEDY}")

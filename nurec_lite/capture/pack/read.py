@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.archives import opened_archive
-from nurec_lite.base.texts import parse_json, printable
+from nurec_lite.base.texts import open_file, parse_json, printable
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import short
@@ -54,7 +54,7 @@ class Member:
 
     def read(self) -> bytes:
         try:
-            with open(self.path, "rb") as file:
+            with open_file(self.path) as file:
                 file.seek(self.offset)
                 span = file.read(self.end - self.offset)
         except OSError as error:
@@ -70,7 +70,7 @@ class Member:
     def ends(self, first: int, last: int) -> tuple[bytes, bytes]:
         """Bytes at its start and at its end; `read` finds out whether they are damaged."""
         try:
-            with open(self.path, "rb") as file:
+            with open_file(self.path) as file:
                 file.seek(self.offset)
                 header = file.read(30)
                 begin = self.offset + 30 + sum(struct.unpack("<HH", header[26:30].ljust(4, b"\0")))

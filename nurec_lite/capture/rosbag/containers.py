@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from nurec_lite.base.texts import open_file
 from nurec_lite.capture.files import short
 from nurec_lite.capture.rosbag.library import damaged
 from nurec_lite.capture.rosbag.storage import (
@@ -60,7 +61,7 @@ class Container(Protocol):
 def open_container(path: Path, message_compression: str = "") -> Container:
     """Opens a container with any name by its first bytes."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             magic = file.read(16)
     except OSError as error:
         raise CaptureError(f"{path} cannot be read ({error.strerror}); restore the file") from error
@@ -205,7 +206,7 @@ class McapFile:
                 yield Message(topic, time, place.read(), place)
 
     def _chunk(self, info: Any) -> Chunk:
-        with open(self.path, "rb") as file:
+        with open_file(self.path) as file:
             file.seek(info.chunk_start_offset + 9 + 24)  # after the record's kind and length, two times and a size
             (crc,) = struct.unpack("<I", file.read(4))
         start = info.chunk_start_offset + 9 + 40 + len(info.compression)
@@ -214,7 +215,7 @@ class McapFile:
 
 def _check_profile(path: Path) -> None:
     """MCAP holds messages of any system; its first record names it."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         head = file.read(21 + 64)  # magic, kind and length of the record, length of the text, and the text
     (length,) = struct.unpack("<I", head[17:21].ljust(4, b"\0"))
     profile = head[21 : 21 + min(length, 64)].decode(errors="replace")

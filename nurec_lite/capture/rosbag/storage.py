@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
+from nurec_lite.base.texts import open_file
 from nurec_lite.capture.rosbag.library import damaged
 from nurec_lite.capture.types import CaptureError
 
@@ -83,7 +84,7 @@ def _chunk(chunk: Chunk) -> bytes:
     if chunk.size > MAX_CHUNK:
         raise CaptureError(f"{chunk.path} claims a chunk of {chunk.size} bytes; {COPY}")
     with damaged(f"{chunk.path}", COPY):
-        with open(chunk.path, "rb") as file:
+        with open_file(chunk.path) as file:
             raw = os.pread(file.fileno(), chunk.size, chunk.offset)
         if len(raw) < chunk.size:
             raise CaptureError(f"{chunk.path} is truncated; {COPY}")

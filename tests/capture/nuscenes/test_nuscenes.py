@@ -3,6 +3,7 @@
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -124,11 +125,21 @@ def cut(name: str) -> Callable[[Path], object]:
     return lambda root: (root / name).write_bytes((root / name).read_bytes()[:-7])
 
 
+def pipe(name: str) -> Callable[[Path], object]:
+    def changed(root: Path) -> None:
+        (root / f"v1.0-mini/{name}.json").unlink()
+        os.mkfifo(root / f"v1.0-mini/{name}.json")
+
+    return changed
+
+
 FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no tables": (lambda root: shutil.rmtree(root / "v1.0-mini"), "holds no tables such as v1.0-mini"),
     "a table that is cut off": (cut("v1.0-mini/sample_data.json"), "is no whole list of rows"),
     "an empty table": (lambda root: (root / "v1.0-mini/sample.json").write_bytes(b""), "cannot be read (it is empty)"),
     "a table that is missing": (lambda root: (root / "v1.0-mini/ego_pose.json").unlink(), "cannot be read (No such file"),
+    "a pipe as a table": (pipe("sample"), "sample.json cannot be read (no regular file)"),
+    "a pipe as boxes": (pipe("sample_annotation"), "sample_annotation.json cannot be read (no regular file)"),
     "a file elsewhere": (table("sample_data", lambda rows: rows[0].update(filename="../../x")), "names the file '../../x'"),
     "no rotation": (table("ego_pose", lambda rows: rows[0].update(rotation=[0, 0, 0, 0])), "is no quaternion"),
     "a time of 400 digits": (
