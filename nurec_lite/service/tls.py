@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.base.texts import read_bounded
+from nurec_lite.base.texts import open_file
 from nurec_lite.config import ServeConfig
 
 NOT_YET_VALID, EXPIRED = 9, 10  # X509_V_ERR_* of OpenSSL
@@ -38,11 +38,10 @@ def _path(file: str | None) -> Path | None:
 
 def _pem(key: str, file: Path) -> bytes:
     try:
-        data = read_bounded(file, LARGEST, "PEM file")
+        with open_file(file) as opened:
+            data = opened.read(LARGEST)
     except OSError as error:
         raise ConfigError(f"{key} is {file}, which cannot be read ({error.strerror}); name a PEM file") from error
-    except ValueError as error:
-        raise ConfigError(f"{key} is {file}, which {error}; name a PEM file") from error
     if b"-----BEGIN " not in data:
         raise ConfigError(f"{key} is {file}, which is no PEM file; name one")
     return data
