@@ -12,10 +12,10 @@ from nurec_lite.capture.ncore.read import read_ncore
 from nurec_lite.capture.ncore.write import is_ncore, ncore_path, write_ncore
 from nurec_lite.capture.origin import in_users_world
 from nurec_lite.capture.pack import MemberBar, describe, is_pack, read_pack, write_pack
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import PackConfig
-from nurec_lite.readers import open_capture
+from nurec_lite.readers import read_capture
 
 HELP = """
 Writes a capture into one file that travels well: images as JPEG or PNG, sweeps quantised (points move by less than 3 mm at 80 m) with
@@ -35,7 +35,7 @@ line; python -m nurec_lite.inspect compares more frames and draws pictures.
 
 def work(arguments: list[str]) -> None:
     config: PackConfig = composed("pack", arguments)
-    capture = open_capture(config.data)
+    capture = _with_split(read_capture(config.data), config.data.split)
     if config.show:
         print(describe(in_users_world(capture)))
     else:
@@ -43,6 +43,14 @@ def work(arguments: list[str]) -> None:
     found = all_verdicts(Sample(capture))
     if found:
         print(listed(found))
+
+
+def _with_split(capture: Capture, name: str) -> Capture:
+    """The capture with its split; without one where too few frames allow it, as a pack holds out nothing."""
+    try:
+        return capture.with_split(name)
+    except CaptureError:
+        return capture
 
 
 def _write(config: PackConfig, capture: Capture) -> None:

@@ -202,7 +202,7 @@ def _within(capture: Capture, config: DataConfig) -> Capture:
     if frames and not chosen.images and not chosen.sweeps:
         spans = min(f.time_start for f in frames), max(f.time_end for f in frames)
         raise CaptureError(
-            f"data.seconds is [{first:g},{last:g}], but the frames of {capture.name} last from {spans[0]:.1f} s to {spans[1]:.1f} s; "
+            f"data.seconds is [{first:g},{last:g}], but the frames of {capture.name} last from {spans[0]:z.1f} s to {spans[1]:z.1f} s; "
             "choose seconds among these"
         )
     if (chosen.lidars, len(chosen.images), len(chosen.sweeps)) == (

@@ -44,7 +44,15 @@ from nurec_lite.cli.cluster import lost_jobs_fail
 from nurec_lite.cli.command import command
 from nurec_lite.cli.early_scene import begin_first_scene, end_first_scene
 from nurec_lite.cli.fleet import FLEET, SKIPPED, attempted, places
-from nurec_lite.cli.multirun import check_named, composed_once, folders, in_own_folder, one_job, overrides
+from nurec_lite.cli.multirun import (
+    check_named,
+    composed_once,
+    folders,
+    in_own_folder,
+    is_new_folder,
+    one_job,
+    overrides,
+)
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import hydra_arguments
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
@@ -236,6 +244,8 @@ def _own(state: TrainState, doubts: list[Verdict]) -> None:
     if not present().first:
         return
     out = Path(config.out)
+    if is_new_folder(config.out):  # else the first line said it
+        log.info("results go to %s", out)
     if config.train.overwrite:
         clear(out)
     write_doubts(out / DOUBTS, doubts)
@@ -288,8 +298,6 @@ def main(composed: DictConfig) -> str | None:
     with one_job():
         config = in_own_folder(to_config(composed))
         check_named(config)
-        if config.out not in (given.removeprefix("out=") for given in overrides()):  # else the first line said it
-            log.info("results go to %s", config.out)
         metrics = attempted(config, partial(run, given=overrides()))
         if metrics is None:
             return SKIPPED

@@ -42,7 +42,7 @@ def times_from(
     edge: float,  # seconds by which a time may lie outside
 ) -> Tensor:  # as it is shaped, float64 on the host
     """ConfigError for a time outside of the drive."""
-    whole = f"the drive spans {span[0]:.3f} to {span[1]:.3f} s"
+    whole = f"the drive spans {span[0]:z.3f} to {span[1]:z.3f} s"
     if given is None:
         raise ConfigError(f"time is missing; {whole}")
     times = _numbers(given, "time")

@@ -198,7 +198,7 @@ class TrainedScene:
         run, tracks = self._run, self._run.scene.tracks
         names = [name for one in ids for name in (tracks.ids if one == "actors" else (one,))]
         for name in names:
-            track_number(tracks, name, "without()")
+            track_number(tracks, name, "without()", ("actors",))
         return self._with(replace(run, scene=without_actors(run.scene, names)), tuple(names))
 
     def moved(
@@ -228,7 +228,7 @@ class TrainedScene:
         self._run.stages.close()
 
     def _span_text(self) -> str:
-        return f"{self.span[0]:.3f} to {self.span[1]:.3f} s"
+        return f"{self.span[0]:z.3f} to {self.span[1]:z.3f} s"
 
 
 def _check_outputs(outputs: Sequence[str]) -> None:

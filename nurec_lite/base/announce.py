@@ -44,7 +44,8 @@ def first_line(words: Sequence[str]) -> str | None:
     several = any(flag in arguments for flag in _SEVERAL)
     place = f"{given['out']}{', a folder each' if several else ''}" if given.get("out") else _PLACES.get(verb)
     where = f"; results go to {place}" if place else ""
-    return f"{verb} {_DOES[verb]} {_read(given)}{where}"
+    does = "lists" if verb == "pack" and given.get("show", "false").lower() == "true" else _DOES[verb]
+    return f"{verb} {does} {_read(given)}{where}"
 
 
 def _read(given: dict[str, str]) -> str:

@@ -5,11 +5,17 @@ import errno
 import os
 from pathlib import Path
 
+from nurec_lite.base.texts import printable
+
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOMEM)  # errors that may pass
 
 
 class UserError(ValueError):
     """One sentence that names the file or the key and the remedy; a command prints it and ends with code 2."""
+
+    def __str__(self) -> str:
+        """One line, also where a name within holds a line break."""
+        return printable(super().__str__())
 
 
 class ConfigError(UserError):

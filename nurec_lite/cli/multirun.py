@@ -67,6 +67,11 @@ def overrides() -> list[str]:
     return given
 
 
+def is_new_folder(out: str) -> bool:
+    """Whether a command chose the folder of this run, as none was given."""
+    return HydraConfig.initialized() and out not in (given.removeprefix("out=") for given in overrides())
+
+
 def check_named(config: Config) -> None:
     """ConfigError where a run cannot be gone on with because its folder is new each time."""
     hydra = HydraConfig.get()

@@ -74,7 +74,7 @@ def check_edits(
     names = edits.names()
     for name in names:
         if name != ALL_ACTORS or name not in edits.removed:
-            track_number(tracks, name, what)
+            track_number(tracks, name, what, (ALL_ACTORS,) if name in edits.removed else ())
     again = [name for name, count in Counter(names).items() if count > 1]
     if again:
         raise ConfigError(f"{what} edits track '{short(again[0])}' twice; keep one of the edits")

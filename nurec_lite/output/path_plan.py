@@ -74,7 +74,7 @@ def _check_times(file: str, path: CameraPath, capture: Capture) -> None:
     for i, key in enumerate(path.keys):
         if not first - EDGE_S <= key.time <= last + EDGE_S:
             raise ConfigError(
-                f"{file}: poses[{i}].time_s is {key.time:g}, but the drive spans {first:.3f} to {last:.3f} s; choose times within it"
+                f"{file}: poses[{i}].time_s is {key.time:g}, but the drive spans {first:z.3f} to {last:z.3f} s; choose times within it"
             )
 
 

@@ -140,7 +140,7 @@ def check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], o
 def _moments(config: RenderConfig, path: Trajectory) -> list[float] | None:  # seconds; None: the frames' own
     if config.times is None:
         return None
-    span = f"the drive spans {path.span[0]:.3f} to {path.span[1]:.3f} s"
+    span = f"the drive spans {path.span[0]:z.3f} to {path.span[1]:z.3f} s"
     if len(config.times) not in (1, 2) or config.times != sorted(config.times):
         raise ConfigError(f"times is {config.times}, but takes one moment or the first and the last one; {span}")
     for time in config.times:

@@ -126,7 +126,7 @@ def _name(path: Path, given: Mapping[str, Any], capture: Capture) -> str:
     (name,) = _needed(path, given, "name")
     flaw = name_flaw(name)
     if flaw:
-        raise ConfigError(f"{path}: name '{name:.80}' {flaw}; choose another")
+        raise ConfigError(f"{path}: name '{short(name)}' {flaw}; choose another")
     if name.casefold() in [one.name.casefold() for one in sensors_of(capture)]:
         raise ConfigError(f"{path}: name is '{name}', which is a sensor of {capture.name}; choose another")
     return str(name)

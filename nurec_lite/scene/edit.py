@@ -94,13 +94,14 @@ def track_number(
     tracks: Tracks,
     name: str,
     key: str,  # of the configuration, which the error names
+    others: Sequence[str] = (),  # words that the key takes, too
 ) -> int:
     if name in tracks.ids:
         return tracks.ids.index(name)
     if not tracks.ids:
         raise ConfigError(f"{key} names '{name}', but this capture has no tracks of actors; leave {key} out")
     more = f" and {len(tracks) - _LISTED} more" if len(tracks) > _LISTED else ""
-    near = difflib.get_close_matches(name, [*tracks.ids, ALL_ACTORS], 1)
+    near = difflib.get_close_matches(name, [*tracks.ids, *others], 1)
     asked = f"; did you mean {near[0]}?" if near else ""
     raise ConfigError(
         f"{key} names '{name}', but the ids of the tracks are {', '.join(tracks.ids[:_LISTED])}{more}{asked}"
@@ -111,7 +112,7 @@ def removed_tracks(
     tracks: Tracks,
     names: Sequence[str],  # ids; `actors`: all of them
 ) -> list[int]:  # numbers of the tracks
-    numbers = [track_number(tracks, name, "remove") for name in names if name != ALL_ACTORS]
+    numbers = [track_number(tracks, name, "remove", (ALL_ACTORS,)) for name in names if name != ALL_ACTORS]
     return list(range(len(tracks))) if ALL_ACTORS in names else numbers
 
 

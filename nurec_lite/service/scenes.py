@@ -256,4 +256,4 @@ def _described(scene: ServedScene) -> str:
     sensors = ", ".join(one.name for one in sensors_of(scene.capture))
     origin = scene.capture.origin
     away = f"; its world begins at {', '.join(f'{x:.3f}' for x in origin)} m of the capture's" if any(origin) else ""
-    return f"{len(scene.actors.ids)} actors, {first:.3f} to {last:.3f} s, sensors {sensors}{away}"
+    return f"{len(scene.actors.ids)} actors, {first:z.3f} to {last:z.3f} s, sensors {sensors}{away}"

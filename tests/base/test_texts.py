@@ -17,6 +17,7 @@ import torch
 from nurec_lite.base import texts
 from nurec_lite.base.alive import PARENT, alive, started
 from nurec_lite.base.archives import LARGEST_DIRECTORY, opened_archive
+from nurec_lite.base.errors import UserError
 from nurec_lite.base.streams import Enduring
 from nurec_lite.base.texts import (
     LARGEST_JSON,
@@ -164,3 +165,7 @@ def test_a_process_ends_with_the_one_that_it_belongs_to() -> None:
 def test_an_environment_that_names_no_process(found: str) -> None:
     line = "from nurec_lite.base.alive import end_with_parent; end_with_parent()"
     assert subprocess.run([sys.executable, "-c", line], env=os.environ | {PARENT: found}, check=False).returncode == 0
+
+
+def test_an_error_for_a_user_is_one_line() -> None:
+    assert str(UserError("'a\nb' is no name; choose another")) == r"'a\nb' is no name; choose another"

@@ -233,3 +233,9 @@ def test_half_an_image_of_a_pack_is_reported_when_it_is_read(shell: Shell, tmp_p
     ended = shell("train", "data=pack", f"data.root={tmp_path / 'picture.pack'}", f"out={tmp_path / 'out'}", *FAST)
     assert_mendable(ended, r"picture\.pack")
     assert torch.cuda.is_available() or not (tmp_path / "out").exists()
+
+
+def test_a_folder_is_named_once_it_holds_results(shell: Shell) -> None:
+    ended = shell("train", "data=pack", "data.root=nothing.pack")
+    assert_mendable(ended, "nothing.pack does not exist")
+    assert "results go to" not in ended.out

@@ -108,6 +108,7 @@ def with_opacity(scene: Scene, own: bool) -> Scene:
     [
         ("remove: [9]", "edits.yaml names '9', but the ids of the tracks are 000, 001, 002"),
         ("remove: [Actors]", "names 'Actors', but the ids of the tracks are .*; did you mean actors?"),
+        ("move: [{track: Actors, left_m: 1}]", "names 'Actors', but the ids of the tracks are 000, 001, 002, 003$"),
         ("removed: [000]", "key removed is unknown; did you mean remove"),
         ("move: [{track: 000, left: 1}]", r"key move\[0\].left is unknown; did you mean move\[0\].left_m"),
         ("move: [{track: 000}]", "has no offset"),

@@ -156,6 +156,7 @@ def test_a_sensor_is_mounted_relative_to_another(tmp_path: Path) -> None:
         ({"clockwise": "yes"}, "clockwise is 'yes', but must be true or false"),
         ({"name": "camera_0"}, "name is 'camera_0', which is a sensor of street_0"),
         ({"name": "a/b"}, "name 'a/b'"),
+        ({"name": "a\nb"}, r"name 'a\nb' is not 1 to 64 printable characters; choose another"),
         ({"name": None}, "name is missing"),
         ({"kind": "radar"}, "kind is 'radar', but must be one of camera, lidar"),
         ({"kind": None}, "kind is missing"),

@@ -108,7 +108,7 @@ def _apart(every: Sequence[Stamps]) -> Iterator[Verdict]:
         (a, b), (c, d) = first.span, stamps.span
         shared, shorter = min(b, d) - max(a, c), min(b - a, d - c)
         period = max(s.period if len(s.frames) > 1 else ALONE for s in (first, stamps))
-        spans = f"those of {stamps.sensor} last from {c:.6g} to {d:.6g} s, those of {first.sensor} from {a:.6g} to {b:.6g} s"
+        spans = f"those of {stamps.sensor} last from {c:z.6g} to {d:z.6g} s, those of {first.sensor} from {a:z.6g} to {b:z.6g} s"
         remedy = f"give all sensors times of one clock, in seconds, {MADE}"
         if shared < -2 * period:
             sentence = f"The frames of {stamps.sensor} and {first.sensor} share no time: {spans}."

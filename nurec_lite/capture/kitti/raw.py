@@ -17,7 +17,7 @@ from pathlib import Path
 from torch import Tensor
 
 from nurec_lite.capture.downscale import downscaled
-from nurec_lite.capture.files import numbered_files
+from nurec_lite.capture.files import numbered_files, short
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.calibration import other_mountings, read_camera, read_rig
 from nurec_lite.capture.kitti.conventions import LIDAR as LIDAR_POSES
@@ -217,9 +217,10 @@ def _with_images(folder: Path, cameras: tuple[str, ...]) -> tuple[str, ...]:
 def _check_cameras(folder: Path, cameras: tuple[str, ...]) -> None:
     known = sorted(path.name for path in folder.glob("image_[0-9][0-9]"))
     for name in cameras:
-        if name not in known or cameras.count(name) > 1:
-            problem = "twice" if name in known else f"but {folder} has {', '.join(known) or 'none'}"
-            raise CaptureError(f"data.cameras names '{name}', {problem}; choose each of its cameras once")
+        if name not in known:
+            raise CaptureError(
+                f"data.cameras names '{short(name)}', but {folder} has {', '.join(known) or 'none'}; choose some of these"
+            )
 
 
 def _image_frames(drive: Drive, camera: Camera, downscale: int, delay: float) -> list[ImageFrame]:

@@ -85,8 +85,8 @@ def _covered(index: Index, path: RigPath, topic: str, times: Tensor) -> list[int
     if lost == len(times):
         ends = [float(t) for t in (times[0], times[-1], path.times[0], path.times[-1])]
         raise CaptureError(
-            f"{index.bag.path}: {topic} lasts from {ends[0]:.1f} s to {ends[1]:.1f} s, but poses from {ends[2]:.1f} s to {ends[3]:.1f} s; "
-            "correct the clocks by delay in data.mapping"
+            f"{index.bag.path}: {topic} lasts from {ends[0]:z.1f} s to {ends[1]:z.1f} s, but poses from {ends[2]:z.1f} s to "
+            f"{ends[3]:z.1f} s; correct the clocks by delay in data.mapping"
         )
     if lost:
         index.notes.append(f"{lost} of {len(times)} messages of {topic} have no pose at their time and are left out.")

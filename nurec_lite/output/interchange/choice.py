@@ -113,6 +113,6 @@ def _check_exists(scene: Scene, node: int, time: float) -> None:
         times = tracks.times[tracks.offsets[node - 1] : tracks.offsets[node]]
         first, last = float(times[0]) - tracks.margin, float(times[-1]) + tracks.margin
         raise ConfigError(
-            f"actor {tracks.ids[node - 1]} exists from {first:.3f} s to {last:.3f} s, but time={time}; choose a time in "
+            f"actor {tracks.ids[node - 1]} exists from {first:z.3f} s to {last:z.3f} s, but time={time}; choose a time in "
             "between, or none for the actor in its own frame"
         )

@@ -160,6 +160,10 @@ def test_root(root: Path) -> None:
             read_kitti_raw(wrong)
 
 
+def test_a_camera_that_is_named_twice_is_read_once(root: Path) -> None:
+    assert [c.name for c in read_kitti_raw(root, cameras=("image_03", "image_03")).cameras] == ["image_03"]
+
+
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
@@ -167,7 +171,6 @@ def test_root(root: Path) -> None:
         ({"drive": "seven"}, r"data\.drive is 'seven', .*; write it as in data\.drive=0009"),
         ({"date": "../*"}, r"data\.date is '\.\./\*', .*; write it as in data\.date=2011_09_26"),
         ({"cameras": ("image_07",)}, r"data\.cameras names 'image_07', but .* has image_02, image_03; choose"),
-        ({"cameras": ("image_02", "image_02")}, r"data\.cameras names 'image_02', twice; choose each"),
         ({"frames": range(5, 9)}, r"velodyne_points/data holds no file of the frames 5 to 8; choose others by data\.frames"),
         ({"downscale": 9}, r"data\.downscale is 9, but image_02 has 12x8 pixels; choose"),
         ({"downscale": 0}, r"data\.downscale is 0, but image_02 has 12x8 pixels; choose"),

@@ -291,6 +291,15 @@ def test_pack_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert len(read_ncore(again).sweeps) == 6
 
 
+@pytest.mark.parametrize("form", ["pack", "ncore"])
+def test_few_moments_are_packed_without_a_split(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pack(tiny_capture(), tmp_path / "x.pack")
+    few = ["data=pack", f"data.root={tmp_path / 'x.pack'}", "data.frames=[0,2]"]
+    pack.work([*few, f"format={form}", f"out={tmp_path / 'few.pack'}"])
+    said = capsys.readouterr().out
+    assert "camera camera_0: 2 images" in said and "split" not in said and "results in" in said
+
+
 def test_a_missing_library_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ncore.data.v4", None)
     with pytest.raises(
