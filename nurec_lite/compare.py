@@ -13,7 +13,7 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.base.folders import check_file
 from nurec_lite.base.key_values import quoted
-from nurec_lite.cli.arguments import key_of
+from nurec_lite.cli.arguments import is_path, key_of
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import CompareConfig
 from nurec_lite.report.comparison.page import page
@@ -46,10 +46,12 @@ def with_runs(
 
 
 def _check_key(argument: str) -> None:
-    """ConfigError for a misspelt key; a folder whose name holds `=` is a run."""
-    near = difflib.get_close_matches(key_of(argument), _KEYS, 1) if "=" in argument else []
-    if near and not os.path.exists(os.path.expanduser(argument)):
-        raise ConfigError(f"'{argument}' is no folder and no key; did you mean {near[0]}=...?")
+    """ConfigError for an unknown key; a folder whose name holds `=` is a run."""
+    if is_path(argument, _KEYS):
+        return
+    near = difflib.get_close_matches(key_of(argument), _KEYS, 1)
+    asked = f"did you mean {near[0]}=...?" if near else f"the keys are {', '.join(_KEYS)}"
+    raise ConfigError(f"'{argument}' is no folder and no key; {asked}")
 
 
 def work(arguments: list[str]) -> None:

@@ -13,7 +13,8 @@ from nurec_lite import __version__
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.key_values import quoted
 from nurec_lite.base.service_keys import ServiceKeys
-from nurec_lite.cli.arguments import key_of
+from nurec_lite.bounds import leaves
+from nurec_lite.cli.arguments import is_path, key_of
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import ServeConfig
 
@@ -37,8 +38,9 @@ def with_runs(
     arguments: list[str],
 ) -> list[str]:  # KEY=VALUE each
     """The arguments that stand without a key are folders of runs."""
-    folders = [quoted(argument) for argument in arguments if "=" not in argument]
-    keyed = [argument for argument in arguments if "=" in argument]
+    keys = {key.split(".")[0] for key, _ in leaves(ServeConfig)} | {"opt"}
+    folders = [quoted(argument) for argument in arguments if is_path(argument, keys)]
+    keyed = [argument for argument in arguments if not is_path(argument, keys)]
     return [*keyed, f"runs=[{','.join(folders)}]"] if folders else keyed
 
 

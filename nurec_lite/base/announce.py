@@ -41,6 +41,8 @@ def first_line(words: Sequence[str]) -> str | None:
     if not module.startswith("nurec_lite") or verb not in _DOES or flags or "compare" in arguments[:1]:
         return None
     given = {key.lstrip("+"): value for key, sign, value in (a.partition("=") for a in arguments) if sign}
+    if verb in ("evaluate", "render") and not given.get("checkpoint"):
+        return None
     several = any(flag in arguments for flag in _SEVERAL)
     place = f"{given['out']}{', a folder each' if several else ''}" if given.get("out") else _PLACES.get(verb)
     where = f"; results go to {place}" if place else ""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Meanings of arguments beyond those that Hydra composes: groups of files under conf/, the budget, and where files lie."""
 
+import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError, UserError
@@ -28,6 +29,17 @@ def key_of(argument: str) -> str:
 
 def value_of(argument: str) -> str:
     return argument.partition("=")[2]
+
+
+def is_path(
+    argument: str,  # of a command that takes paths without a key
+    keys: Collection[str],  # of its configuration, without what follows a dot
+) -> bool:
+    """Whether it is a path, whose name may hold `=`, and no key, also a misspelt one."""
+    name = key_of(argument).split(".")[0]
+    if "=" not in argument or "/" in name or (name not in keys and os.path.lexists(os.path.expanduser(argument))):
+        return True
+    return name not in keys and "/" in argument and not difflib.get_close_matches(name, keys, 1)
 
 
 def choices(group: str) -> list[str]:

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nurec_lite.base.beginning import begun
 from nurec_lite.base.config_store import store
 from nurec_lite.base.errors import ConfigError, UserError, overlong
+from nurec_lite.base.key_values import assigned
 from nurec_lite.base.lean_imports import end_imports
 from nurec_lite.base.paths import resource
 from nurec_lite.base.place import hush, place_of, prints
@@ -31,6 +32,7 @@ from nurec_lite.cli.usage import help_text, keys_of
 from nurec_lite.cli.words import hydra_arguments, unquoted, unreadable
 from nurec_lite.config import VERBS, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
+from nurec_lite.training.folder import CHECKPOINT
 
 LONGEST_CAUSE = 200  # characters of another program's error that a sentence repeats
 CHOICE = ("split", "downscale", "frames", "cameras")  # of `data`: keys that choose a part of a capture
@@ -158,8 +160,9 @@ def named_checkpoint(arguments: list[str]) -> Path:
     """The file that the last `checkpoint=FILE` names."""
     named = [a.partition("=")[2] for a in arguments if a.startswith("checkpoint=")]
     if not named or not named[-1]:
+        run = next((a for a in arguments if "=" not in a and os.path.isdir(a)), "runs/NAME")
         raise ConfigError(
-            "checkpoint is missing: name a file that train wrote, as in checkpoint=runs/NAME/checkpoint.pt"
+            f"checkpoint is missing: name a file that train wrote, as in {assigned('checkpoint', os.path.join(run, CHECKPOINT))}"
         )
     return Path(os.path.expanduser(unquoted(named[-1])))
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run that is shown: its scene, which is loaded again as training writes it, and its capture as far as the drive's files are there."""
 
-import difflib
 import logging
 import os
 import re
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.folders import LOCK
 from nurec_lite.base.key_values import quoted
 from nurec_lite.bounds import leaves
-from nurec_lite.cli.arguments import check_files, key_of, value_of
+from nurec_lite.cli.arguments import check_files, is_path, key_of, value_of
 from nurec_lite.cli.command import load_run, named_checkpoint
 from nurec_lite.cli.reconstruction import Reconstruction, opened
 from nurec_lite.cli.words import unquoted
@@ -37,16 +36,11 @@ log = logging.getLogger("nurec_lite")
 def with_run(arguments: Sequence[str]) -> list[str]:  # KEY=VALUE each
     """Returns the arguments; one may be the run's folder or a checkpoint without a key. ConfigError if there are several."""
     keys = {key.split(".")[0] for key, _ in leaves(ViewConfig)} | {"opt"}
-    given = [a if "=" in a and _is_key(key_of(a).split(".")[0], keys) else f"checkpoint={quoted(a)}" for a in arguments]
+    given = [f"checkpoint={quoted(a)}" if is_path(a, keys) else a for a in arguments]
     runs = [unquoted(value_of(a)) for a in given if key_of(a) == "checkpoint"]
     if len(runs) > 1:
         raise ConfigError(f"{' and '.join(runs)} are {len(runs)} runs, but the viewer shows one; start one viewer each")
     return given
-
-
-def _is_key(name: str, keys: Collection[str]) -> bool:
-    """Whether it is a key or a misspelt one, and no part of a folder's name."""
-    return name in keys or bool(difflib.get_close_matches(name, keys, 1))
 
 
 class Run:

@@ -78,6 +78,7 @@ def test_counts_have_three_digits() -> None:
         ("-m nurec_lite train data=kitti_raw data.root=x/y out=z", "train reads x/y (kitti_raw); results go to z"),
         ("-m nurec_lite.train -m out=z seed=1,2", "train reads the street that comes with nurec_lite; results go to z, a folder each"),
         ("-X dev -m nurec_lite.evaluate checkpoint=a.pt", "evaluate measures a.pt; results go to a folder next to it"),
+        ("-m nurec_lite.render runs/mine", None),
         ("-m nurec_lite.pack data=pack data.root=a.pack show=true", "pack lists a.pack (pack)"),
         ("-m nurec_lite.train train.resume=a.pt out=b", "train reads a.pt, to go on with it; results go to b"),
         ("-m nurec_lite.pack data=pandaset data.root=x", "pack packs x (pandaset)"),

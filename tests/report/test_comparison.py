@@ -133,6 +133,8 @@ def test_runs_are_two_or_more_different_folders(two: tuple[Path, Path], tmp_path
 def test_a_misspelt_key_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"did you mean csv=\.\.\.\?"):
         with_runs(["a", "b", "cvs=runs.csv"])
+    with pytest.raises(UserError, match="'wrong=1' is no folder and no key; the keys are out, csv, runs"):
+        with_runs(["a", "b", "wrong=1"])
     (tmp_path / "cvs=1").mkdir()
     assert with_runs([str(tmp_path / "cvs=1"), "b"])[0].startswith("runs=[")
 

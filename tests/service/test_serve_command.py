@@ -49,6 +49,7 @@ def has_ipv6() -> bool:
 def test_folders_stand_without_a_key() -> None:
     assert with_runs(["runs/a", "port=0", "runs/b"]) == ["port=0", 'runs=["runs/a","runs/b"]']
     assert with_runs(["port=0"]) == ["port=0"]
+    assert with_runs(["runs/a=1", "wrong=1"]) == ["wrong=1", 'runs=["runs/a=1"]']
 
 
 def test_it_serves_until_it_is_stopped(

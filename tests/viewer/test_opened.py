@@ -45,6 +45,7 @@ def test_a_run_stands_without_a_key() -> None:
         "hieght=3",
         "dta.root=a/b",
     ]  # refused later, with the key that is meant
+    assert with_run(["wrong=1"]) == ["wrong=1"]
 
 
 @pytest.mark.parametrize("second", ["runs/b", "checkpoint=runs/b"])
