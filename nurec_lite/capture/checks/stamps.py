@@ -2,20 +2,16 @@
 """Time stamps of all sensors against one another: units, spans, rates, gaps, repeated stamps, and frames that last too long."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.missing import FEWEST, NAME, TWICE, Stamps, missing, stamps_of
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.capture.types import Capture
 from nurec_lite.capture.units import divided, seconds_in
 
-NAME = "time stamps"
-FEWEST = 5  # frames of a sensor that have a rate
 USUAL = (0.005, 2.0)  # seconds from a frame to the next
 ODD, SHORT = 5.0, 0.002  # seconds from a frame to the next that no recording has, above and below
 SLOW, FASTEST = 0.3, 100.0  # metres a second: a vehicle seems slower, or faster, if its stamps are in another unit
@@ -23,45 +19,10 @@ WAY = 1.0  # metres that show a speed
 ALONE = (
     0.5  # seconds that are taken for the period of a sensor with one frame: two key frames of nuScenes lie so far apart
 )
-GAP, TWICE = 1.5, 0.1  # periods between two stamps: frames are missing, and a stamp is there twice
 FEW = 0.2  # of the shorter span that two sensors share at least
 LONG = 1.5  # periods that a frame lasts at most
 DRIFT, APART, SIGMAS = 0.002, 0.05, 5.0  # part of the time, seconds in all, and scatters: a clock runs faster
 OTHER_NUMBERS = 0.1  # part of the time: beyond, numbers of two sensors do not mean the same moments
-
-
-@dataclass(frozen=True)
-class Stamps:
-    """Time stamps of one sensor."""
-
-    sensor: str
-    frames: Sequence[Frame]  # n, in time order
-    times: Tensor  # [n] seconds, at the middle of the frames
-
-    @property
-    def steps(self) -> Tensor:  # [n - 1] seconds
-        return self.times.diff()
-
-    @property
-    def period(self) -> float:
-        return float(self.steps.median())
-
-    @property
-    def span(self) -> tuple[float, float]:
-        return float(self.times[0]), float(self.times[-1])
-
-    @property
-    def way(self) -> float:  # metres
-        places = torch.stack([frame.T_world_rig_start[:3, 3] for frame in self.frames])
-        return float(places.diff(dim=0).norm(dim=1).sum())
-
-
-def stamps_of(capture: Capture) -> list[Stamps]:
-    """Time stamps of each sensor with frames, lidars first."""
-    by_sensor: dict[str, list[Frame]] = {}
-    for frame in (*capture.sweeps, *capture.images):
-        by_sensor.setdefault(frame.sensor, []).append(frame)
-    return [Stamps(n, f, torch.tensor([x.time_mid for x in f], dtype=torch.float64)) for n, f in by_sensor.items()]
 
 
 def check_stamps(sample: Sample) -> Iterator[Verdict]:
@@ -71,9 +32,10 @@ def check_stamps(sample: Sample) -> Iterator[Verdict]:
     odd = {verdict.subject for verdict in units}
     sane = [stamps for stamps in every if stamps.sensor not in odd]
     found = [*units, *_apart(sane)]
+    found += [verdict for stamps in sane for verdict in missing(stamps, sane)]
     for stamps in able:
         if stamps.sensor not in odd:
-            found += [*_gaps(stamps), *_twice(stamps), *_long(stamps)]
+            found += [*_twice(stamps), *_long(stamps)]
     found += _drifts([stamps for stamps in able if stamps.sensor not in odd])
     yield from found or [_right(sample.capture, able)]
 
@@ -116,21 +78,6 @@ def _apart(every: Sequence[Stamps]) -> Iterator[Verdict]:
         elif min(len(first.frames), len(stamps.frames)) >= FEWEST and shared < FEW * shorter:
             sentence = f"The frames of {stamps.sensor} and {first.sensor} share only {max(0.0, shared):.2f} s: {spans}."
             yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, remedy, {"shared_s": shared})
-
-
-def _gaps(stamps: Stamps) -> Iterator[Verdict]:
-    periods = stamps.steps / stamps.period
-    twice = F.pad(periods < TWICE, (1, 1))  # the frame after a stamp that is there twice seems to come late
-    gaps = ((periods > GAP) & ~twice[:-2] & ~twice[2:]).nonzero()[:, 0].tolist()
-    if not gaps:
-        return
-    lost, longest = sum(round(float(periods[i])) - 1 for i in gaps), max(gaps, key=lambda i: float(periods[i]))
-    where = f"after frame {stamps.frames[longest].index}, {float(stamps.steps[longest]):.2f} s without any"
-    more = f" (the longest of {len(gaps)} gaps)" if len(gaps) > 1 else ""
-    frames = "frame is" if lost == 1 else "frames are"
-    sentence = f"About {lost} {frames} missing of {stamps.sensor}: {where}{more}."
-    remedy = "restore them if they exist; training goes on with those that are there"
-    yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, remedy, {"lost": float(lost), "gaps": float(len(gaps))})
 
 
 def _twice(stamps: Stamps) -> Iterator[Verdict]:
