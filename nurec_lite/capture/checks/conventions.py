@@ -13,9 +13,10 @@ from itertools import accumulate, chain, permutations, product
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.checks.corrected import with_mounting, with_poses, with_rays
+from nurec_lite.capture.checks.corrected import with_mounting, with_poses, with_ranges, with_rays
 from nurec_lite.capture.checks.motion import Motions, Poses
 from nurec_lite.capture.checks.register import exp, log
+from nurec_lite.capture.checks.tilts import posed_with, turn_of, turned, words_of
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.se3 import invert
 
@@ -35,6 +36,8 @@ BESIDE, AHEAD = (
     0.3,
     0.8,
 )  # penalty of a rig that does not move along its x axis, and the part of its way that it does at least
+TIE, ALSO = 0.1, 2  # of excess: another convention fits about as well; number of those that are named
+PLAIN = ("mount", "shift", "reading", "scale", "ranges", "rig", "lidar")  # families of which one is named beside another
 MADE = "where the capture was made"
 INVERTED, RELATIVE = "they are inverted (T_rig_world)", "each is relative to the frame before or after it"
 _WORDS = {0: ("forward", "backward"), 1: ("left", "right"), 2: ("up", "down")}
@@ -60,6 +63,8 @@ class Convention:
     lidar: str | None = None  # with a wrong mounting or wrong rays; None: the poses are wrong
     mirrors: bool = False
     within: float = math.nan  # metres by which it puts points elsewhere than the sweeps show, once it fits
+    family: str = ""  # of conventions of which only the best one is named
+    others: "tuple[Convention, ...]" = ()  # fit about as well
 
     def odds(self, motions: Motions, mirrored: Collection[str]) -> float:
         """The excess and all that speaks against the convention; the least is the best."""
@@ -85,23 +90,37 @@ def fitting(
         *(_of_lidar(motions) if blamed is not Blamed.POSES else ()),
     ]
     fit = [convention for convention in conventions if motions.excess(convention.posed) < most]
-    best = min(fit, key=lambda convention: convention.odds(motions, mirrored), default=None)
-    return None if best is None else replace(best, within=motions.apart(best.posed))
+    known = {id(c): c.odds(motions, mirrored) for c in fit}
+    best = min(fit, key=lambda c: known[id(c)], default=None)
+    if best is None:
+        return None
+    alike = {best.family: best}
+    for c in sorted(fit, key=lambda c: known[id(c)]):
+        if known[id(c)] <= known[id(best)] + TIE and c.family in PLAIN:
+            alike.setdefault(c.family, c)
+    return replace(best, within=motions.apart(best.posed), others=tuple(alike.values())[1 : 1 + ALSO])
 
 
 def _conventions(capture: Capture, motions: Motions, poses: Poses) -> Iterator[Convention]:
     times = {name: torch.tensor([f.time_mid for f in capture.sweeps if f.sensor == name]).double() for name in poses}
     for reading in capture.readings:
         read = {name: reading.poses(t) for name, t in times.items()}
-        yield _of_poses(reading.meaning, reading.remedy, read, motions)
+        yield _of_poses(reading.meaning, reading.remedy, read, motions, family="reading")
     for name, remedy, change in _families(capture):
         changed = {lidar: change(T) for lidar, T in poses.items()}
-        also = f"{name} and " if name else ""
-        yield _of_poses(name, remedy, changed, motions, PENALTY)
+        also, family = f"{name} and " if name else "", _family(name)
+        yield _of_poses(name, remedy, changed, motions, PENALTY, family)
         yield from _scaled(also, changed, motions)
         if name in ("", INVERTED, RELATIVE):
             yield from _turned(also, changed, motions)
     yield from _of_positions(poses, motions)
+    yield from _of_rig(poses, motions)
+
+
+def _family(name: str) -> str:
+    """Family of a reading of _families by the end or the beginning of its name."""
+    kinds = {"they are those of": "mount", "frames too": "shift"}
+    return next((family for words, family in kinds.items() if words in name), name)
 
 
 # ---- the poses
@@ -110,8 +129,10 @@ def _conventions(capture: Capture, motions: Motions, poses: Poses) -> Iterator[C
 Change = Callable[[Tensor], Tensor]  # [n, 4, 4] -> [n, 4, 4]
 
 
-def _of_poses(meaning: str, remedy: str, poses: Poses, motions: Motions, penalty: float = 0.0) -> Convention:
-    return Convention(meaning, remedy, motions.posed_by(poses), with_poses(poses), penalty)
+def _of_poses(
+    meaning: str, remedy: str, poses: Poses, motions: Motions, penalty: float = 0.0, family: str = ""
+) -> Convention:
+    return Convention(meaning, remedy, motions.posed_by(poses), with_poses(poses), penalty, family=family or meaning)
 
 
 def _families(capture: Capture) -> Iterator[tuple[str, str, Change]]:
@@ -177,7 +198,8 @@ def _scaled(also: str, poses: Poses, motions: Motions) -> Iterator[Convention]:
             f"{also}their translations are too {'small' if s > 1 else 'large'} by a factor of {_plain(max(s, 1 / s))}"
         )
         longer = {name: _with_positions(T, s * T[:, :3, 3]) for name, T in poses.items()}
-        yield _of_poses(what, f"multiply their translations by {_plain(s)} {MADE}", longer, motions, 2 * PENALTY)
+        remedy, penalty = f"multiply their translations by {_plain(s)} {MADE}", (3 if also else 2) * PENALTY
+        yield _of_poses(what, remedy, longer, motions, penalty, also or "scale")
 
 
 def _scale(posed: Tensor, motions: Motions) -> float | None:
@@ -248,13 +270,35 @@ def _rows(B: Tensor) -> str:
     return f"({', '.join(('-' if row.sum() < 0 else '') + 'xyz'[int(row.abs().argmax())] for row in B)})"
 
 
+def _of_rig(poses: Poses, motions: Motions) -> Iterator[Convention]:
+    """A rig that is turned against all its sensors."""
+    R = turn_of(motions)
+    if R is not None:
+        changed = {name: T @ four(R) for name, T in poses.items()}
+        meaning = f"the mountings of all sensors are turned {words_of(R)} on the rig"
+        remedy = f"turn them so, or multiply T_world_rig by this turn from the right, {MADE}"
+        yield _of_poses(meaning, remedy, changed, motions, 2.2 * PENALTY, "rig")
+
+
 # ---- a lidar
 
 
 def _of_lidar(motions: Motions) -> Iterator[Convention]:
     """Returns the conventions that fit the motions of one lidar."""
-    lidar, rig = motions.lidar, motions.of_rig(motions.posed)
+    lidar, rig, R, s = motions.lidar, motions.of_rig(motions.posed), turn_of(motions), _scale(motions.posed, motions)
     X = lidar.T_rig_lidar.double()
+    if R is not None:
+        yield Convention(
+            f"T_rig_lidar of {lidar.name} is turned {words_of(R)}", f"turn it so {MADE}", posed_with(motions, R),
+            with_mounting(lidar.name, lambda T: turned(T, R)), 2 * PENALTY, lidar.name, family="lidar",
+        )  # fmt: skip
+    if s is not None and abs(s - 1) > SAME_SCALE:
+        many = f"too {'large' if s > 1 else 'small'} by a factor of {_plain(max(s, 1 / s))}"
+        yield Convention(
+            f"the ranges of {lidar.name} are {many}", f"multiply ranges by {_plain(1 / s)} {MADE}",
+            _with_positions(motions.posed, s * motions.posed[:, :3, 3]), with_ranges(lidar.name, 1 / s), 2.2 * PENALTY,
+            lidar.name, family="ranges",
+        )  # fmt: skip
     yield Convention(
         f"T_rig_lidar of {lidar.name} is inverted", f"invert it {MADE}", X @ rig @ invert(X),
         with_mounting(lidar.name, invert), 1.5 * PENALTY, lidar.name,

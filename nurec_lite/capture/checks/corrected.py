@@ -66,3 +66,25 @@ def with_rays(lidar: str, axes: Tensor) -> Correction:
         return replace(capture, sweeps=tuple(sweeps))
 
     return correct
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Loads a sweep, and multiplies its ranges. It pickles."""
+
+    load: Callable[[], Sweep]
+    factor: float
+
+    def __call__(self) -> Sweep:
+        sweep = self.load()
+        return replace(sweep, ranges=sweep.ranges * self.factor)
+
+
+def with_ranges(lidar: str, factor: float) -> Correction:
+    """Ranges multiplied by a factor."""
+
+    def correct(capture: Capture) -> Capture:
+        sweeps = (replace(f, load=_Scaled(f.load, factor)) if f.sensor == lidar else f for f in capture.sweeps)
+        return replace(capture, sweeps=tuple(sweeps))
+
+    return correct

@@ -99,8 +99,9 @@ def _verdict(name: str, motions: Motions, level: Level, convention: Convention |
     if convention is None:
         return Verdict(NAME, name, level, f"{sentence}.", _blamed(name, motions, others), found)
     found["fitting_m"] = convention.within
-    sentence += f"; they fit within {found['fitting_m']:.2f} m if {convention.meaning}."
-    return Verdict(NAME, name, level, sentence, convention.remedy, found, convention.corrected)
+    alike = (convention, *convention.others)
+    sentence += f"; they fit within {found['fitting_m']:.2f} m if {', or if '.join(c.meaning for c in alike)}."
+    return Verdict(NAME, name, level, sentence, ", or ".join(c.remedy for c in alike), found, convention.corrected)
 
 
 def _blamed(name: str, motions: Motions, others: bool) -> str:
