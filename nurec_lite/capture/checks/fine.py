@@ -24,6 +24,7 @@ WAY = (
     0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
 )
 SLOWEST = 1e-6  # metres a second: a vehicle at rest shows no clock
+ROUGH_RAYS, OF_A_RAY = 1.0, 0.5  # degrees between rays: of coarser ones, a part of their angle says nothing
 COARSE_RAYS = 2.0  # degrees between rays: a coarser lidar shows no small rotations, nor does one without beams, or
 COARSE_PIXELS = 0.9  # degrees of an image's pixel: right cameras with coarser ones seem off by half a degree or 60 ms
 
@@ -43,7 +44,7 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
             camera, Level.RIGHT, said, "Edges of the lidar lie on those of the images of {cameras}.", None, figures
         )
         return
-    some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera))
+    some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera), OF_A_RAY * rays if rays > ROUGH_RAYS else 0.0)
     speed = speed_of(capture, camera, [view.frame for view in views])
     some_late = max(LATE, WAY / max(speed, SLOWEST))
     if turn > max(some_turn, 3 * found.degrees_error):

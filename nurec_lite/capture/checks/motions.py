@@ -145,7 +145,13 @@ def _near(clouds: _Clouds, lidar: Lidar, posed: Tensor, k: int) -> Motion | None
     if Motions([motion]).excess(T[None]) > 0.5:  # the sweeps were not rid of the right motion
         pair = _pair(clouds, k, k + 1, velocity_of(fit.T_a_b, seconds))
         motion = replace(motion, pair=pair, fit=_found(pair, pair.aligned(fit.T_a_b), lidar, seconds))
-    return motion
+    return None if _beyond(motion) else motion
+
+
+def _beyond(motion: Motion) -> bool:
+    """Whether the poses drive farther than motions are tried, and no faster than vehicles do: sweeps that fit elsewhere refute nothing."""
+    far = LONGEST < float(motion.posed[:3, 3].norm()) < FASTEST * motion.seconds
+    return far and motion.pair.moved_apart(motion.fit.T_a_b, motion.posed) > FAR
 
 
 def _farther(clouds: _Clouds, near: Motion, posed: Tensor, j: int, right: bool) -> Motion:
