@@ -137,7 +137,8 @@ def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> 
     """The best fit, or a mounting that is off by some amount if that fits clearly better. At a steady speed a camera that sits farther
     ahead looks like a camera with a wrong clock: then both are named."""
     other = elsewhere(views, camera, path)
-    if agrees(other) and other.contrast >= CLEARLY[0] * best.contrast and other.above(best) >= CLEARLY[1]:
+    of_a_kind = other.guess.kind == best.guess.kind and other.contrast > best.contrast
+    if agrees(other) and (of_a_kind or _clearly(other, best)):
         return other
     if not best.guess.seconds:
         return best
@@ -146,6 +147,10 @@ def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> 
         return best
     one, two = best.guess, ahead.guess
     return replace(best, guess=replace(one, name=f"{one.name}, or {two.name}", remedy=f"{one.remedy}, or {two.remedy}"))
+
+
+def _clearly(other: Fit, best: Fit) -> bool:
+    return other.contrast >= CLEARLY[0] * best.contrast and other.above(best) >= CLEARLY[1]
 
 
 def _promising(views: Views, guesses: list[Guess], path: Trajectory) -> list[Fit]:

@@ -52,7 +52,8 @@ def _verdict(check: str, level: Level, sentence: str, remedy: str | None, group:
     """The verdict of cameras with the same finding, with their mean figures."""
     names, guesses = [found.camera.name for found in group], [found.guess for found in group if found.guess]
     listed = " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
-    figures = {key: sum(f.figures[key] for f in group) / len(group) for key in group[0].figures}
+    common = [key for key in group[0].figures if all(key in f.figures for f in group)]
+    figures = {key: sum(f.figures[key] for f in group) / len(group) for key in common}
     text = sentence.format(cameras=listed, **figures)
     return Verdict(
         check, ", ".join(names), level, text, remedy, figures, partial(corrected, guesses) if guesses else None

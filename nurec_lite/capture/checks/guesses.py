@@ -18,6 +18,7 @@ FRAMES = 3  # by which stamps are tried
 MOST_FRAMES = 10  # likewise where edges do not agree as the capture says
 STEP = 0.05  # seconds between two offsets of a clock
 ZOOMS = (0.5, 0.8, 1.25, 2.0)  # of a focal length alone
+ZOOMED, CLOCK, YAW = "zoom", "clock", "yaw"  # kinds of guesses by some amount
 OBLONG = 1.1  # ratio of a pixel's sides, at least: pixels of cameras are square, or nearly so
 FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # by which images are reduced
 REACH = 10.0  # metres from the rig's origin to a camera: a place farther away may be in another unit
@@ -38,6 +39,8 @@ class Guess:
     mirrored: bool = False  # images are, left to right
     place: str | None = None  # name of the camera that has this place
     turned: float = 0.0  # degrees by which it looks farther left
+    kind: str = ""  # of guesses by some amount: what is off, and
+    amount: float = 0.0  # by how much
 
 
 def corrected(guesses: Sequence[Guess], capture: Capture) -> Capture:
@@ -85,7 +88,7 @@ def _late(camera: Camera, period: float, seconds: float) -> Guess:
     count = f" ({abs(frames)} frame{'s' if abs(frames) > 1 else ''})" if whole else ""
     side = "earlier" if seconds < 0 else "later"
     name = f"the images were taken {abs(seconds):.2f} s{count} {side} than their stamps say"
-    return Guess(name, camera, "correct its time stamps", seconds)
+    return Guess(name, camera, "correct its time stamps", seconds, kind=CLOCK, amount=seconds)
 
 
 def neighbours(capture: Capture, camera: Camera) -> Iterator[Guess]:
@@ -109,8 +112,9 @@ def neighbours(capture: Capture, camera: Camera) -> Iterator[Guess]:
         zoomed = replace(camera, fx=camera.fx * k, fy=camera.fy * k)
         size = f"{camera.width}x{camera.height} pixels"
         yield Guess(
-            f"fx and fy are {k:g} times those of the capture", zoomed, f"correct fx and fy for images of {size}"
-        )
+            f"fx and fy are {k:g} times those of the capture", zoomed, f"correct fx and fy for images of {size}",
+            kind=ZOOMED,
+        )  # fmt: skip
 
 
 def _square(camera: Camera) -> Iterator[Guess]:
@@ -182,7 +186,7 @@ def looking(camera: Camera, degrees: float) -> Guess:
     T = camera.T_rig_cam
     side = "backwards" if abs(degrees) > 178 else f"{abs(degrees):.0f}° farther {'left' if degrees > 0 else 'right'}"
     turned = replace(camera, T_rig_cam=_placed(_about_z(degrees)[:3, :3] @ T[:3, :3], T))
-    return Guess(f"the camera looks {side}", turned, "correct its mounting", turned=degrees)
+    return Guess(f"the camera looks {side}", turned, "correct its mounting", turned=degrees, kind=YAW, amount=degrees)
 
 
 def _placed(R: Tensor, T: Tensor) -> Tensor:  # [4, 4] with the rotation R at the place of T

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A camera that sits or looks elsewhere than the capture says, along an axis of the rig, up or down, or about its view."""
+"""A camera that sits or looks elsewhere than the capture says, along an axis of the rig, up or down, or about its view, or that has
+another focal length."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.alignment import Fit, Views, fit
-from nurec_lite.capture.checks.guesses import Guess
+from nurec_lite.capture.checks.guesses import ZOOMED, Guess
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.geometry.camera import Camera
 
@@ -19,48 +20,68 @@ UP, ABOUT, MOST_DEGREES = (
     3.0,
     20.0,
 )  # the same for a camera that is pitched, and for one that is rolled
+LONGER, MOST_OCTAVES = 0.2, 1.0  # the same for a focal length, in powers of 2
 ROUNDS = 2  # each halves the step about the best one
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One way in which a mounting can be off."""
+    """One way in which a camera can be off."""
 
+    name: str
     words: tuple[str, str]  # for a positive and a negative amount, which stands in the braces
     step: float
     most: float
-    placed: Callable[[Tensor, float], Tensor]  # T_rig_cam [4, 4] and the amount -> T_rig_cam
+    changed: Callable[[Camera, float], Camera]  # by an amount
+    remedy: str = "correct its mounting"
+
+    def guess(self, camera: Camera, amount: float) -> Guess:
+        meaning = self.words[int(amount < 0)].format(abs(amount), 2.0**amount)
+        return Guess(meaning, self.changed(camera, amount), self.remedy, kind=self.name, amount=amount)
 
 
-def _along(axis: int) -> Callable[[Tensor, float], Tensor]:
-    def placed(T_rig_cam: Tensor, metres: float) -> Tensor:
-        T = T_rig_cam.clone()
+def _along(axis: int) -> Callable[[Camera, float], Camera]:
+    def placed(camera: Camera, metres: float) -> Camera:
+        T = camera.T_rig_cam.clone()
         T[axis, 3] += metres
-        return T
+        return replace(camera, T_rig_cam=T)
 
     return placed
 
 
-def _about(axis: int) -> Callable[[Tensor, float], Tensor]:
+def _about(axis: int) -> Callable[[Camera, float], Camera]:
     """A turn about one of the camera's own axes."""
 
-    def placed(T_rig_cam: Tensor, degrees: float) -> Tensor:
+    def placed(camera: Camera, degrees: float) -> Camera:
         c, s, i, j = math.cos(math.radians(degrees)), math.sin(math.radians(degrees)), (axis + 1) % 3, (axis + 2) % 3
         turn = torch.eye(4, dtype=torch.float64)
         turn[i, i], turn[i, j], turn[j, i], turn[j, j] = c, -s, s, c
-        return T_rig_cam @ turn
+        return replace(camera, T_rig_cam=camera.T_rig_cam @ turn)
 
     return placed
 
 
-AHEAD = Kind(("sits {:.1f} m farther ahead", "sits {:.1f} m farther back"), METRES, MOST_METRES, _along(0))
-ABOUT_VIEW = ("is turned {:.0f}° about its view, clockwise", "is turned {:.0f}° about its view, counter-clockwise")
+def _zoomed(camera: Camera, octaves: float) -> Camera:
+    return replace(camera, fx=camera.fx * 2**octaves, fy=camera.fy * 2**octaves)
+
+
+def _words(text: str, *ways: str) -> tuple[str, str]:
+    return f"the camera {text}{ways[0]}", f"the camera {text}{ways[1]}"
+
+
+AHEAD = Kind("ahead", _words("sits {:.1f} m farther ", "ahead", "back"), METRES, MOST_METRES, _along(0))
+ABOUT_VIEW = _words("is turned {:.0f}° about its view, ", "clockwise", "counter-clockwise")
+ZOOM = Kind(
+    ZOOMED, ("fx and fy are {1:.2f} times those of the capture",) * 2, LONGER, MOST_OCTAVES, _zoomed, "correct fx and fy"
+)
+PITCH = Kind("pitch", _words("looks {:.0f}° farther ", "up", "down"), UP, MOST_DEGREES, _about(0))
 KINDS = (
-    Kind(("looks {:.0f}° farther up", "looks {:.0f}° farther down"), UP, MOST_DEGREES, _about(0)),
-    Kind(ABOUT_VIEW, ABOUT, MOST_DEGREES, _about(2)),
+    PITCH,
+    Kind("roll", ABOUT_VIEW, ABOUT, MOST_DEGREES, _about(2)),
     AHEAD,
-    Kind(("sits {:.1f} m farther left", "sits {:.1f} m farther right"), METRES, MOST_METRES, _along(1)),
-    Kind(("sits {:.1f} m farther up", "sits {:.1f} m farther down"), METRES, MOST_METRES, _along(2)),
+    Kind("left", _words("sits {:.1f} m farther ", "left", "right"), METRES, MOST_METRES, _along(1)),
+    Kind("up", _words("sits {:.1f} m farther ", "up", "down"), METRES, MOST_METRES, _along(2)),
+    ZOOM,
 )
 
 
@@ -71,18 +92,13 @@ def elsewhere(views: Views, camera: Camera, path: Trajectory, kinds: tuple[Kind,
 
 def _best_amount(views: Views, camera: Camera, path: Trajectory, kind: Kind) -> Fit:
     def fitted(amount: float) -> tuple[float, float]:
-        found = fit(views, _guess(camera, kind, amount), path, quick=True)
+        found = fit(views, kind.guess(camera, amount), path, quick=True)
         seen = 2 * found.images > len(views)  # a few images agree by chance
         return found.least if seen else -1.0, amount
 
-    steps, step = range(1, int(kind.most / kind.step) + 1), kind.step
+    steps, step = range(1, round(kind.most / kind.step) + 1), kind.step
     best = max(fitted(sign * k * step) for k in steps for sign in (1, -1))
     for _ in range(ROUNDS):
         step /= 2
         best = max([best, *(fitted(best[1] + way) for way in (-step, step) if best[1] + way)])
-    return fit(views, _guess(camera, kind, best[1]), path)
-
-
-def _guess(camera: Camera, kind: Kind, amount: float) -> Guess:
-    name = f"the camera {kind.words[int(amount < 0)].format(abs(amount))}"
-    return Guess(name, replace(camera, T_rig_cam=kind.placed(camera.T_rig_cam, amount)), "correct its mounting")
+    return fit(views, kind.guess(camera, best[1]), path)
