@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+ERRORS = 3.0  # standard errors that a turn or an offset has at least
 SURE = 2.0  # standard errors by which offsets of a clock grow with the speed at least
 
 
@@ -17,6 +18,17 @@ class Agreement:
     by_speed: tuple[float, float] | None = (
         None  # seconds by which the offset grows with the speed, and its standard error
     )
+
+    few: float = 1.0  # times as many errors are needed to be as sure, since few groups of images tell them
+
+    @property
+    def degrees_least(self) -> float:
+        """What chance may be."""
+        return ERRORS * self.few * self.degrees_error
+
+    @property
+    def seconds_least(self) -> float:
+        return ERRORS * self.few * self.seconds_error
 
     @property
     def is_clock(self) -> bool:

@@ -9,9 +9,10 @@ import math
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.checks.agreed import Agreement
+from nurec_lite.capture.checks.agreed import ERRORS, Agreement
 from nurec_lite.capture.checks.alignment import FEWEST, MOST
 from nurec_lite.capture.checks.edges import View, edges_at, in_camera, pixel_degrees, thinned, turned
+from nurec_lite.capture.checks.students import students
 from nurec_lite.capture.trajectory import velocities
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
@@ -47,11 +48,12 @@ def agreement(
         return None
     turns, offsets = torch.tensor(peaks, dtype=torch.float64).T
     (turn, turn_error), (offset, offset_error) = (_with_error(values) for values in (turns, offsets))
+    few = students(ERRORS, groups - 1) / ERRORS
     if scores.shape[2] == 1:
-        return Agreement(turn, turn_error, offset, math.inf)
+        return Agreement(turn, turn_error, offset, math.inf, few=few)
     speeds = torch.tensor([_speed(capture, camera, view) for view, _ in seen], dtype=torch.float64)
     speeds = torch.cat([speeds[speeds > FASTEST], speeds[speeds <= FASTEST]])  # in the order of the scores
-    return Agreement(turn, turn_error, offset, offset_error, _by_speed(scores, speeds, degrees))
+    return Agreement(turn, turn_error, offset, offset_error, _by_speed(scores, speeds, degrees), few)
 
 
 def _about(camera: Camera, seen: list[tuple[View, Tensor]]) -> float:

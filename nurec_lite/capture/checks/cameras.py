@@ -14,11 +14,11 @@ from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View, pixel_degrees
-from nurec_lite.capture.checks.evidence import IMAGES, agrees, level_of
+from nurec_lite.capture.checks.evidence import IMAGES, agrees, closer_look, level_of
 from nurec_lite.capture.checks.fine import COARSE_PIXELS, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, late_by_many, mountings, neighbours
-from nurec_lite.capture.checks.placed import AHEAD, elsewhere
+from nurec_lite.capture.checks.placed import AHEAD, elsewhere, worth_a_look
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
@@ -72,8 +72,13 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
         return [Found(camera, Level.UNKNOWN, said, sentence)]
     if close is None:
         return [_unclear(camera, views, said)]
+    found, closer = list(fine(sample.capture, camera, views, said, close)), closer_look(sample)
+    if any(f.level in (Level.LIKELY, Level.CERTAIN) for f in found):  # a few images may all be off alike
+        views = views_of(closer, camera)
+        close = agreement(sample.capture, camera, views) or close
+        found = list(fine(sample.capture, camera, views, said, close))
     sample.agreements[camera.name] = close
-    return list(fine(sample.capture, camera, views, said, close))
+    return found
 
 
 def _said(sample: Sample, camera: Camera) -> Fit:
@@ -130,7 +135,8 @@ def _guess(
             best = _best([best, *(fit(views, guess, path) for guess in look_around(views, camera, path))])
         if period := _period(capture, camera, views):
             best = _best([best, *_promising(views, late_by_many(camera, period), path)])
-    return best if poses_wrong or (holds and best is said) else _or_elsewhere(views, camera, path, best)
+    plain = holds and best is said and not worth_a_look(views, camera, path)
+    return best if poses_wrong or plain else _or_elsewhere(views, camera, path, best)
 
 
 def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> Fit:

@@ -37,7 +37,15 @@ BESIDE, AHEAD = (
     0.8,
 )  # penalty of a rig that does not move along its x axis, and the part of its way that it does at least
 TIE, ALSO = 0.1, 2  # of excess: another convention fits about as well; number of those that are named
-PLAIN = ("mount", "shift", "reading", "scale", "ranges", "rig", "lidar")  # families of which one is named beside another
+PLAIN = (
+    "mount",
+    "shift",
+    "reading",
+    "scale",
+    "ranges",
+    "rig",
+    "lidar",
+)  # families of which one is named beside another
 MADE = "where the capture was made"
 INVERTED, RELATIVE = "they are inverted (T_rig_world)", "each is relative to the frame before or after it"
 _WORDS = {0: ("forward", "backward"), 1: ("left", "right"), 2: ("up", "down")}

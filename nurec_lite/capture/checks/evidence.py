@@ -55,7 +55,7 @@ def level_of(
     sure = agrees(best, SURE) and (
         _apart(best, said, holds, APART[1]) or any(_above(best, said, bar) for bar in BETTER)
     )
-    views, path = together(views_of(_closer(sample), camera)), trajectory_of(sample.capture)
+    views, path = together(views_of(closer_look(sample), camera)), trajectory_of(sample.capture)
     if speed_of(sample.capture, camera, views.frames) <= FASTEST:  # all images show the same
         return Level.LIKELY if sure else None
     found = evidence(views, best, said, path)
@@ -64,7 +64,7 @@ def level_of(
     return Level.LIKELY if found.shows(LIKELY) else None
 
 
-def _closer(sample: Sample) -> Sample:
+def closer_look(sample: Sample) -> Sample:
     """More frames, for a capture that seems wrong."""
     images, sweeps = (None if most is None else max(most, CLOSER) for most in (sample.images, sample.sweeps))
     return sample.kept("closer", lambda: Sample(sample.capture, images, sweeps, sample.found))

@@ -47,13 +47,13 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
     some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera), OF_A_RAY * rays if rays > ROUGH_RAYS else 0.0)
     speed = speed_of(capture, camera, [view.frame for view in views])
     some_late = max(LATE, WAY / max(speed, SLOWEST))
-    if turn > max(some_turn, 3 * found.degrees_error):
+    if turn > max(some_turn, found.degrees_least):
         side, level = "left" if found.degrees > 0 else "right", Level.CERTAIN if turn >= FAR else Level.LIKELY
         sentence = f"The lidar shows {{cameras}} about {turn:.2f}° farther {side} than the capture says."
         yield Found(camera, level, said, sentence, "correct its mounting", {TURNED_FIGURE: found.degrees})
     if not found.is_clock:
         late = 0.0  # edges lie elsewhere at any speed
-    if late > max(some_late, 3 * found.seconds_error):
+    if late > max(some_late, found.seconds_least):
         way = "behind" if found.seconds > 0 else "ahead of"
         sentence = f"The clock of {{cameras}} is about {1000 * late:.0f} ms {way} the lidar's."
         yield Found(
@@ -63,5 +63,5 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
         within = "within {turn:.2f}° and {late:.0f} ms"
         sentence = f"Edges of the lidar lie on those of the images of {{cameras}}, {within}."
         yield Found(camera, Level.RIGHT, said, sentence, None, figures)
-    elif turn <= max(some_turn, 3 * found.degrees_error) and late <= max(some_late, 3 * found.seconds_error):
+    elif turn <= max(some_turn, found.degrees_least) and late <= max(some_late, found.seconds_least):
         yield Found(camera, Level.UNKNOWN, said, "Too few edges show the direction of {cameras}.", None, figures)

@@ -22,6 +22,7 @@ ALIKE = 1.0  # grey levels between small copies of two images that show the same
 ROWS = 192  # at least, of a thumbnail
 SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next, after which the view changes
+SURE = 11  # images of all that show the own vehicle
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
@@ -95,8 +96,11 @@ def _plain_verdicts(camera: str, images: list[Tensor]) -> Iterator[Verdict]:
 def _own_verdicts(sample: Sample, camera: Camera) -> Iterator[Verdict]:
     """A finding for pixels that never change while the vehicle drives and that no mask leaves out."""
     frames = [] if camera.mask is not None else while_driving(sample.images_of(camera.name))
-    mask = own_vehicle([small(thumbnail(sample, frame)) for frame in frames])
-    if mask is not None:
+    if own_vehicle([small(thumbnail(sample, frame)) for frame in frames]) is None:
+        return
+    more = while_driving([frame for frame in sample.capture.images if frame.sensor == camera.name])
+    mask = own_vehicle([small(thumbnail(sample, frame)) for frame in more]) if len(more) >= SURE else None
+    if mask is not None:  # a plain road changes as little in a few images
         sentence = (
             f"{100 * float(mask.double().mean()):.0f} % of the images of {camera.name}, at their lower edge, never"
         )

@@ -17,7 +17,10 @@ NAME = "time stamps"
 FEWEST = 5  # frames of a sensor that have a rate
 GAP, TWICE = 1.5, 0.1  # periods between two stamps: frames are missing, and a stamp is there twice
 SAME = 0.5  # periods by which frames of one number differ at most
-LATE, OF_ALL = 5, 0.1  # frames, and part of another sensor's frames, by which a sensor begins later or ends earlier at most
+LATE, OF_ALL = (
+    5,
+    0.1,
+)  # frames, and part of another sensor's frames, by which a sensor begins later or ends earlier at most
 LISTED = 3  # numbers in a sentence
 REMEDY = "restore them if they exist; training goes on with those that are there"
 
@@ -84,9 +87,7 @@ def _by_gaps(stamps: Stamps, gaps: list[int], lost: int) -> Verdict:
     where = f"after frame {stamps.frames[longest].index}, {float(stamps.steps[longest]):.2f} s without any"
     more = f" (the longest of {len(gaps)} gaps)" if len(gaps) > 1 else ""
     sentence = f"About {lost} {_are(lost)} missing of {stamps.sensor}: {where}{more}."
-    return Verdict(
-        NAME, stamps.sensor, Level.LIKELY, sentence, REMEDY, {"lost": float(lost), "gaps": float(len(gaps))}
-    )
+    return Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, REMEDY, {"lost": float(lost), "gaps": float(len(gaps))})
 
 
 def _lacks(own: Stamps, other: Stamps) -> list[int]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.alignment import Fit, Views, fit
-from nurec_lite.capture.checks.guesses import ZOOMED, Guess
+from nurec_lite.capture.checks.guesses import ZOOMED, Guess, as_said
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.geometry.camera import Camera
 
@@ -21,6 +21,7 @@ UP, ABOUT, MOST_DEGREES = (
     20.0,
 )  # the same for a camera that is pitched, and for one that is rolled
 LONGER, MOST_OCTAVES = 0.2, 1.0  # the same for a focal length, in powers of 2
+GLANCE = 1.1  # times the contrast as said that a glance shows
 ROUNDS = 2  # each halves the step about the best one
 
 
@@ -72,7 +73,12 @@ def _words(text: str, *ways: str) -> tuple[str, str]:
 AHEAD = Kind("ahead", _words("sits {:.1f} m farther ", "ahead", "back"), METRES, MOST_METRES, _along(0))
 ABOUT_VIEW = _words("is turned {:.0f}° about its view, ", "clockwise", "counter-clockwise")
 ZOOM = Kind(
-    ZOOMED, ("fx and fy are {1:.2f} times those of the capture",) * 2, LONGER, MOST_OCTAVES, _zoomed, "correct fx and fy"
+    ZOOMED,
+    ("fx and fy are {1:.2f} times those of the capture",) * 2,
+    LONGER,
+    MOST_OCTAVES,
+    _zoomed,
+    "correct fx and fy",
 )
 PITCH = Kind("pitch", _words("looks {:.0f}° farther ", "up", "down"), UP, MOST_DEGREES, _about(0))
 KINDS = (
@@ -88,6 +94,17 @@ KINDS = (
 def elsewhere(views: Views, camera: Camera, path: Trajectory, kinds: tuple[Kind, ...] = KINDS) -> Fit:
     """Fit of the place at which edges agree best."""
     return max((_best_amount(views, camera, path, kind) for kind in kinds), key=lambda found: found.least)
+
+
+def worth_a_look(
+    views: Views,
+    camera: Camera,
+    path: Trajectory,
+) -> bool:
+    """Whether edges agree better a step to some side: a glance at few amounts, for cameras with edges that agree well enough."""
+    said = fit(views, as_said(camera), path, quick=True)
+    near = (kind.guess(camera, sign * kind.step) for kind in KINDS for sign in (1, -1))
+    return any(fit(views, guess, path, quick=True).contrast > GLANCE * said.contrast for guess in near)
 
 
 def _best_amount(views: Views, camera: Camera, path: Trajectory, kind: Kind) -> Fit:
