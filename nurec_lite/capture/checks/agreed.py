@@ -23,7 +23,7 @@ class Agreement:
 
     @property
     def degrees_least(self) -> float:
-        """What chance may be."""
+        """The largest turn that chance explains."""
         return ERRORS * self.few * self.degrees_error
 
     @property

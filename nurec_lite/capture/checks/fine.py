@@ -23,6 +23,7 @@ LATE = 0.012  # seconds, and
 WAY = (
     0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
 )
+PLACE = 4.0  # metres between images at least: images of one place are off alike, and are evidence of one image
 SLOWEST = 1e-6  # metres a second: a vehicle at rest shows no clock
 ROUGH_RAYS, OF_A_RAY = 1.0, 0.5  # degrees between rays: of coarser ones, a part of their angle says nothing
 COARSE_RAYS = 2.0  # degrees between rays: a coarser lidar shows no small rotations, nor does one without beams, or
@@ -47,6 +48,8 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
     some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera), OF_A_RAY * rays if rays > ROUGH_RAYS else 0.0)
     speed = speed_of(capture, camera, [view.frame for view in views])
     some_late = max(LATE, WAY / max(speed, SLOWEST))
+    if _of_one_place(views):
+        some_turn, some_late = max(some_turn, FAR), max(some_late, found.seconds_least, late)
     if turn > max(some_turn, found.degrees_least):
         side, level = "left" if found.degrees > 0 else "right", Level.CERTAIN if turn >= FAR else Level.LIKELY
         sentence = f"The lidar shows {{cameras}} about {turn:.2f}° farther {side} than the capture says."
@@ -65,3 +68,8 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
         yield Found(camera, Level.RIGHT, said, sentence, None, figures)
     elif turn <= max(some_turn, found.degrees_least) and late <= max(some_late, found.seconds_least):
         yield Found(camera, Level.UNKNOWN, said, "Too few edges show the direction of {cameras}.", None, figures)
+
+
+def _of_one_place(views: Sequence[View]) -> bool:
+    places = torch.stack([view.frame.T_world_rig_start[:3, 3] for view in views])
+    return float((places - places[0]).norm(dim=1).max()) < PLACE

@@ -39,8 +39,8 @@ class Guess:
     mirrored: bool = False  # images are, left to right
     place: str | None = None  # name of the camera that has this place
     turned: float = 0.0  # degrees by which it looks farther left
-    kind: str = ""  # of guesses by some amount: what is off, and
-    amount: float = 0.0  # by how much
+    kind: str = ""  # of a guess by some amount
+    amount: float = 0.0  # in the unit of the kind
 
 
 def corrected(guesses: Sequence[Guess], capture: Capture) -> Capture:

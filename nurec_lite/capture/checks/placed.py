@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from nurec_lite.capture.checks.alignment import Fit, Views, fit
 from nurec_lite.capture.checks.guesses import ZOOMED, Guess, as_said

@@ -196,6 +196,7 @@ def moved(x: float, y: float, z: float, T: Tensor) -> Tensor:
     [
         (partial(tilted, 8), "camera_0 if the camera looks 8° farther up "),
         (lambda T: T @ about_z(6), "camera_0 if the camera is turned 6° about its view, counter-clockwise "),
+        (partial(tilted, 3), "camera_0 if the camera looks 3° farther up "),
         (partial(moved, 0, -1.5, 0), "camera_0 if the camera sits 1.5 m farther left "),
         (partial(moved, 1.5, 0, 0), "earlier than their stamps say, or the camera sits 1.5 m farther back "),
     ],
@@ -204,6 +205,14 @@ def test_a_mounting_that_is_off_by_some_amount_is_named(change: Callable[[Tensor
     (verdict,) = doubts(mounted(change, FIRST)(street()))
     assert verdict.level is Level.CERTAIN and sentence in verdict.sentence
     assert verdict.remedy is not None and "correct its mounting" in verdict.remedy
+
+
+@pytest.mark.parametrize(("factor", "sentence"), [(1.2, "0.84 times"), (0.85, "1.19 times")])
+def test_a_focal_length_that_is_off_by_some_amount_is_named(factor: float, sentence: str) -> None:
+    """Edges agree a little as the capture says, and with a wrong clock a little more."""
+    (verdict,) = doubts(cameras(lambda c: replace(c, fx=factor * c.fx, fy=factor * c.fy))(street()))
+    assert verdict.level is Level.CERTAIN and verdict.subject == "camera_0, camera_1"
+    assert f"if fx and fy are {sentence} those of the capture" in verdict.sentence
 
 
 # ---- right and uncertain captures

@@ -11,7 +11,7 @@ from nurec_lite.capture.checks.verdict import Level
 
 
 def test_cameras_of_one_finding_with_other_figures_have_their_common_ones() -> None:
-    """Of one camera a turn was measured, of the other one nothing: this raised KeyError."""
+    """One camera has a measured turn, the other one has none: this raised KeyError."""
     sentence, (a, b) = "Too few edges show the direction of {cameras}.", street().cameras
     said = Fit(as_said(a), torch.zeros(0), 0.0, 0)
     found = [
