@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nurec_lite.base.aside import go_on
@@ -25,6 +26,9 @@ SPEEDS = (0.0, 10.0, 20.0, 30.0, 40.0, -10.0)  # metres a second of the rig at f
 SUDDEN = (0.5, 3.0)  # radians and metres a second by which a velocity changes from one sweep to the next at most
 LONG = 0.3  # seconds between sweeps, after which a vehicle may have slowed down
 ROUNDS = 20  # of the registration at most
+UPRIGHT = 0.5  # 1 minus the square of a normal's vertical part
+NEAR = 0.35  # metres from a point of an upright surface to the nearest one of the sweep before
+ALIKE = 0.97  # of the most such points, with which a registration is possible
 
 
 def scan_to_map(
@@ -36,19 +40,36 @@ def scan_to_map(
     world = small_gicp.GaussianVoxelMap(VOXEL)
     times = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)
     said = None if twists is None else _between(twists, times)
-    poses, velocity = [torch.eye(4, dtype=torch.float64)], torch.zeros(6, dtype=torch.float64)
+    poses = [torch.eye(4, dtype=torch.float64)]
+    velocity = _at_first(clouds) if twists is None and len(clouds) > 1 else None
     seen = None if said is None else in_threads(lambda k: _seen(clouds[k], said[k]), range(len(clouds)))
     for k, cloud in enumerate(clouds):
         go_on()
         seconds = float(times[k] - times[max(0, k - 1)])
-        guesses = _velocities(None if said is None else said[k], velocity if k > 1 else None, seconds)
-        source = _source(next(seen) if seen is not None else _seen(cloud, guesses[0] if k else velocity))
+        guesses = _velocities(None if said is None else said[k], velocity, seconds)
+        source = _source(next(seen) if seen is not None else _seen(cloud, guesses[0]))
         if k:
             found = _best(world, source, list(poses[-1] @ exp(torch.stack(guesses) * seconds)))
             poses.append(torch.from_numpy(np.array(found.T_target_source)))
             velocity = log(invert(poses[-2]) @ poses[-1]) / seconds
         world.insert(source, poses[-1].numpy())
     return torch.stack(poses)
+
+
+def _at_first(clouds: Sequence[Cloud]) -> Tensor:  # [6]
+    """Velocity from the first sweep to the second. It is looked for again once both are undistorted by it."""
+    import small_gicp
+
+    seconds = clouds[1].time - clouds[0].time
+    velocity, guesses = _ahead(0.0), torch.stack([_ahead(speed) for speed in SPEEDS])
+    for _ in range(2):
+        before, source = (_source(_seen(cloud, velocity)) for cloud in clouds[:2])
+        world = small_gicp.GaussianVoxelMap(VOXEL)
+        world.insert(before, np.eye(4))
+        found = _best(world, source, list(exp(guesses * seconds)), before)
+        velocity = log(torch.from_numpy(np.array(found.T_target_source))) / seconds
+        guesses = velocity[None]
+    return velocity
 
 
 def _between(twists: Twists, times: Tensor) -> Tensor:  # [n] seconds -> [n, 6] from the sweep before to each
@@ -60,8 +81,7 @@ def _velocities(said: Tensor | None, last: Tensor | None, seconds: float) -> lis
     """Possible velocities of the rig between two sweeps. The last one is tried, too, where the twists differ from it by
     more than driving does."""
     if said is None:
-        if last is None:
-            return [_ahead(speed) for speed in SPEEDS]
+        last = _ahead(0.0) if last is None else last
         return [last] if seconds < LONG else [last, 0.5 * last, 0 * last]
     if last is None:
         return [said]
@@ -70,13 +90,30 @@ def _velocities(said: Tensor | None, last: Tensor | None, seconds: float) -> lis
 
 
 def _best(
-    world: "small_gicp.GaussianVoxelMap", source: "small_gicp.PointCloud", guesses: Sequence[Tensor]
+    world: "small_gicp.GaussianVoxelMap",
+    source: "small_gicp.PointCloud",
+    guesses: Sequence[Tensor],
+    before: "small_gicp.PointCloud | None" = None,  # in the world: upright things of the source must lie on it
 ) -> "small_gicp.RegistrationResult":
-    """Registration from the guess that puts most points onto the map, and puts them there best."""
+    """Registration from the guess that puts most points onto the map, and puts them there best. The street looks alike at any speed,
+    and traffic beside the rig fits where the rig stands still: upright things tell these apart."""
     import small_gicp
 
     found = [small_gicp.align(world, source, guess.numpy(), REACH, max_iterations=ROUNDS) for guess in guesses]
+    if before is not None and len(found) > 1:
+        upright = source.points()[np.array([surface[2, 2] > UPRIGHT for surface in source.covs()], dtype=np.bool_)]
+        tree = small_gicp.KdTree(before.points()[:, :3])
+        met = [_met(tree, upright @ fit.T_target_source.T) for fit in found]
+        found = [fit for fit, count in zip(found, met, strict=True) if count >= ALIKE * max(met)]
     return max(found, key=lambda fit: fit.num_inliers / (1 + fit.error / max(1, fit.num_inliers)))
+
+
+def _met(tree: "small_gicp.KdTree", points: NDArray[np.float64]) -> int:  # [n, 4]
+    """How many points lie near one of the sweep before."""
+    if not len(points):
+        return 0
+    squares = tree.batch_nearest_neighbor_search(np.ascontiguousarray(points[:, :3]))[1]
+    return int((np.asarray(squares) < NEAR**2).sum())
 
 
 def _ahead(speed: float) -> Tensor:  # [6]

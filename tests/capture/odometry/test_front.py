@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first path of a rig at a speed that nothing names."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.odometry.clouds import Cloud
+from nurec_lite.capture.odometry.front import scan_to_map
+
+SPEED = 30.0  # metres a second
+
+
+def box(x: float, y: float, size: tuple[float, float, float], step: float) -> Tensor:  # [n, 3]
+    along, across, up = (start + torch.arange(0, n, step) for start, n in zip((x, y, 0.3), size, strict=True))
+    return torch.cartesian_prod(along, across, up).double()
+
+
+def motorway(time: float) -> Tensor:  # [n, 3] in the rig's axes
+    """Rings on the street, which look alike in each sweep; poles beside it; cars that drive along at the rig's speed."""
+    radii = 1.8 / torch.deg2rad(torch.arange(2.0, 24, 1.0)).tan()
+    r, angle = torch.meshgrid(radii, torch.arange(0, 2 * math.pi, 0.02), indexing="ij")
+    street = torch.stack([r * angle.cos(), r * angle.sin(), 0 * r], dim=-1).reshape(-1, 3).double()
+    poles = [
+        box(17.0 * k + 5 * math.sin(2.4 * k) - 50 - SPEED * time, (14.0 + k % 3) * (-1) ** k, (0.7, 0.7, 14), 0.5)
+        for k in range(10)
+    ]
+    cars = [box(x, y, (6, 2, 2.5), 0.5) for x in range(-40, 41, 20) for y in (2.0, -5.0)]
+    points = torch.cat([street, *poles, *cars])
+    points = points[points.norm(dim=1) < 70]
+    generator = torch.Generator().manual_seed(round(10 * time))
+    return points + 0.01 * torch.randn(points.shape, generator=generator, dtype=torch.float64)
+
+
+def cloud(time: float, points: Tensor) -> Cloud:
+    return Cloud(time, points, torch.full((len(points),), time, dtype=torch.float64))
+
+
+def test_cars_beside_the_rig_are_not_the_world() -> None:
+    times = torch.arange(4) / 10
+    places = scan_to_map([cloud(float(t), motorway(float(t))) for t in times], None)[:, :3, 3]
+    assert float((places[:, 0] - SPEED * times).abs().max()) < 0.5
+
+
+def test_sweeps_without_points_stay_where_they_are() -> None:
+    empty = torch.zeros(0, 3, dtype=torch.float64)
+    found = scan_to_map([cloud(0.0, empty), cloud(0.1, empty)], None)
+    torch.testing.assert_close(found, torch.eye(4).double().expand(2, 4, 4))
