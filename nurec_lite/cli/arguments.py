@@ -33,7 +33,7 @@ def value_of(argument: str) -> str:
 
 def is_path(
     argument: str,  # of a command that takes paths without a key
-    keys: Collection[str],  # of its configuration, without what follows a dot
+    keys: Collection[str],  # the first words of those of its configuration
 ) -> bool:
     """Whether it is a path, whose name may hold `=`, and no key, also a misspelt one."""
     name = key_of(argument).split(".")[0]
