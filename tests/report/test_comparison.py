@@ -94,6 +94,7 @@ def test_parts_that_are_missing_or_damaged_are_sentences(two: tuple[Path, Path])
     runs = read_runs([str(a), str(b)])
     text, said = page(runs), "\n".join(notes(runs))
     assert "a holds no metrics.json: it has no figures; python -m nurec_lite.evaluate checkpoint=" in said
+    assert "Fewer than two runs have settings." in markdown(runs) and "Fewer than two runs have settings." in text
     assert "history.csv of a cannot be read (it has no column `seconds`): it has no curves." in said
     assert "config.yaml of b|ü =1 cannot be read (it uses an alias (*name)): its settings are not compared." in said
     assert "metrics.json of b|ü =1 cannot be read (a number of 401 digits): it has no figures." in said

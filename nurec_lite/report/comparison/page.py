@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nurec_lite.report.charts import COLOURS, curves_chart
 from nurec_lite.report.comparison.pictures import Frame, captions, frames_of
-from nurec_lite.report.comparison.rows import Row, figure_rows, notes, setting_rows
+from nurec_lite.report.comparison.rows import Row, figure_rows, no_rows, notes, setting_rows
 from nurec_lite.report.comparison.runs import Run
 from nurec_lite.report.document import document
 from nurec_lite.report.parts import escaped, image, section, table
@@ -23,7 +23,7 @@ def page(runs: Sequence[Run]) -> str:
     said = "".join(f"<li>{escaped(note)}</li>" for note in [*notes(runs), *frames.notes])
     body = [
         section("notes", "Before you compare", f"<ul>{said}</ul>") if said else "",
-        _rows("settings", "Settings that differ", runs, setting_rows(runs), "All settings are equal."),
+        _rows("settings", "Settings that differ", runs, setting_rows(runs), no_rows(runs)),
         _rows("figures", "Figures", runs, figure_rows(runs), "No run has figures."),
         _images(runs, frames.images),
         _sweeps(runs, frames.sweeps),

@@ -107,6 +107,12 @@ def notes(runs: Sequence[Run]) -> list[str]:
     return found
 
 
+def no_rows(runs: Sequence[Run]) -> str:
+    """The sentence in place of settings that differ."""
+    known = sum(bool(run.config) for run in runs)
+    return "All settings are equal." if known > 1 else "Fewer than two runs have settings."
+
+
 def markdown(runs: Sequence[Run]) -> str:
     """Notes, settings that differ, and figures."""
     settings, figures = setting_rows(runs), figure_rows(runs)
@@ -114,7 +120,7 @@ def markdown(runs: Sequence[Run]) -> str:
     if len(runs) > _MANY:
         parts.append(_by_run(runs, [*settings, *figures]))
     else:
-        parts.append(_by_key("setting", runs, settings) or "All settings are equal.")
+        parts.append(_by_key("setting", runs, settings) or no_rows(runs))
         parts.append(_by_key("figure", runs, figures) or "No run has figures.")
     return "\n\n".join(part for part in parts if part)
 
