@@ -244,7 +244,7 @@ def _own(state: TrainState, doubts: list[Verdict]) -> None:
     if not present().first:
         return
     out = Path(config.out)
-    if is_new_folder(config.out):  # else the first line said it
+    if is_new_folder():  # else the first line said it
         log.info("results go to %s", out)
     if config.train.overwrite:
         clear(out)

@@ -67,16 +67,19 @@ def overrides() -> list[str]:
     return given
 
 
-def is_new_folder(out: str) -> bool:
-    """Whether a command chose the folder of this run, as none was given."""
-    return HydraConfig.initialized() and out not in (given.removeprefix("out=") for given in overrides())
+def is_new_folder() -> bool:
+    """Whether a command chose the folder of this run, as none was given, or one for several runs."""
+    return HydraConfig.initialized() and not _is_named()
+
+
+def _is_named() -> bool:
+    return HydraConfig.get().mode is RunMode.RUN and any(override.startswith("out=") for override in overrides())
 
 
 def check_named(config: Config) -> None:
     """ConfigError where a run cannot be gone on with because its folder is new each time."""
-    hydra = HydraConfig.get()
-    named = hydra.mode is not RunMode.RUN or any(override.startswith("out=") for override in overrides())
-    if config.train.resume == "auto" and not named:
+    several = HydraConfig.get().mode is not RunMode.RUN
+    if config.train.resume == "auto" and not several and not _is_named():
         raise ConfigError("train.resume=auto goes on with the run in `out`; name its folder by out=FOLDER")
 
 

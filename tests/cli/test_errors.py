@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from kitti_drive import DRIVE
-from shell import FAST, VERBS, Shell, assert_mendable
+from shell import FAST, VERBS, Shell, Train, assert_mendable
 
 from nurec_lite.cli.command import command
 from nurec_lite.evaluation.pictures import save_png
@@ -239,3 +239,8 @@ def test_a_folder_is_named_once_it_holds_results(shell: Shell) -> None:
     ended = shell("train", "data=pack", "data.root=nothing.pack")
     assert_mendable(ended, "nothing.pack does not exist")
     assert "results go to" not in ended.out
+
+
+def test_a_folder_that_is_given_is_named_by_the_first_line_alone(train: Train, tmp_path: Path) -> None:
+    ended = train("train.steps=1", f"out={tmp_path / 'x'}")
+    assert ended.code == 0 and "results go to" not in ended.out and f"results in {tmp_path / 'x'}" in ended.out
