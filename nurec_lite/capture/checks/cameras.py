@@ -20,6 +20,7 @@ from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, late_by_many, mountings, neighbours
 from nurec_lite.capture.checks.placed import AHEAD, elsewhere, worth_a_look
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.capture.types import Capture
@@ -62,6 +63,10 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
     if not views:
         said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
         return [Found(camera, Level.UNKNOWN, said, "No sweep is of the moments of {cameras}.")]
+    if any(APART in verdict.figures for verdict in sample.found):
+        said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
+        sentence = "While sensors put the rig at two places at one time, sweeps do not show the direction of {cameras}."
+        return [Found(camera, Level.UNKNOWN, said, sentence)]
     stacked, said, close = together(views), _said(sample, camera), _close(sample, camera)
     best = _guess(sample, camera, stacked, path, said, poses_wrong, close is not None)
     level = None if best is said else level_of(sample, camera, best, said, close is not None)

@@ -2,49 +2,29 @@
 """Poses and driving: the rig moves the way it looks, does not jump, and has one pose at a time for all sensors."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.motion import Motions
-from nurec_lite.capture.checks.motions import known_motions, middle_poses, motion_to_the_next
+from nurec_lite.capture.checks.motions import known_motions
+from nurec_lite.capture.checks.paths import FEWEST, NAME, REMEDY, Path, paths_of, seen_step
 from nurec_lite.capture.checks.sample import JUMP_AT, Sample
+from nurec_lite.capture.checks.turned_path import of_neighbours, turn_jumps
+from nurec_lite.capture.checks.two_places import poses_at_a_time
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.types import Capture, Frame
-from nurec_lite.geometry.se3 import interpolate_trajectory
 
-NAME = "poses and driving"
-FEWEST = 5  # frames of a sensor that tell anything
 LEAST, ACCELERATION = 0.5, 4.0  # metres, and metres a second squared: a step may be so far from its neighbours'
-SEEN = 0.15  # metres: likewise where sweeps show the motion, too
+SEEN = 0.1  # metres: likewise where sweeps show the motion, too
 NOISE = 6.0  # times the median difference: a step may be so far from its neighbours'
 IMPOSSIBLE = 100.0  # metres a second squared, which no vehicle reaches
 SURE = 1.0  # metres: a smaller jump is likely at most
 MOVES, SLOW = 5.0, 1.0  # metres of the drive, and metres a second, from which on the direction of motion tells anything
 AHEAD = 0.8  # part of the way that a rig goes along its x axis, at least
-TWO = 0.5  # metres between the poses that two sensors give the rig at one time, and
-LATE = 0.05  # further seconds by which they may be off
 ALIKE = 0.1  # part by which the sizes of two jumps may differ that belong together
 MOST_JUMPS = 4  # that are looked at
-REMEDY = f"correct the poses {MADE}, give others (KITTI: data.poses.file), or leave these frames out by data.frames"
 _AXES = (("forward", "backward"), ("left", "right"), ("up", "down"))
-
-
-@dataclass(frozen=True)
-class Path:
-    """The rig's path, at the middles of the frames of one sensor."""
-
-    sensor: str
-    frames: Sequence[Frame]  # n
-    times: Tensor  # [n] seconds
-    poses: Tensor  # [n, 4, 4] T_world_rig
-
-    @property
-    def steps(self) -> Tensor:  # [n - 1, 3] metres, world
-        return self.poses[:, :3, 3].diff(dim=0)
 
 
 def check_driving(sample: Sample) -> Iterator[Verdict]:
@@ -60,22 +40,11 @@ def check_driving(sample: Sample) -> Iterator[Verdict]:
             f"No sensor has {FEWEST} frames that would show how the rig moves.",
         )
         return
-    found = list(_jumps(sample, paths))
+    found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0]))
     if fit and not found and not sample.jumps():  # a path that jumps does not show which way the rig looks
-        found = [*_direction(paths[0], bool(motions)), *_poses_at_a_time(paths)]
+        found = [*_direction(paths[0], bool(motions)), *poses_at_a_time(paths)]
     if found or fit:
         yield from found or [_driven(sample, paths[0])]
-
-
-def paths_of(capture: Capture) -> list[Path]:
-    """A path for each sensor, lidars first."""
-    by_sensor: dict[str, list[Frame]] = {}
-    for frame in (*capture.sweeps, *capture.images):
-        by_sensor.setdefault(frame.sensor, []).append(frame)
-    return [
-        Path(name, frames, torch.tensor([f.time_mid for f in frames], dtype=torch.float64), middle_poses(frames))
-        for name, frames in by_sensor.items()
-    ]
 
 
 def _driven(sample: Sample, path: Path) -> Verdict:
@@ -118,7 +87,7 @@ def _there_and_back(verdicts: Sequence[Verdict]) -> list[Verdict]:
 def jumps(path: Path, least: float = LEAST) -> list[tuple[int, float]]:
     """Steps from a frame to the next one that are off by more than driving explains, and by how many metres; the largest first."""
     seconds = path.times.diff()
-    expected = _of_neighbours(path.steps / seconds[:, None])
+    expected = of_neighbours(path.steps / seconds[:, None])
     apart = path.steps - expected * seconds[:, None]
     off = apart.norm(dim=1)
     far = off > least + ACCELERATION * seconds.square() + NOISE * off.median()
@@ -129,26 +98,17 @@ def jumps(path: Path, least: float = LEAST) -> list[tuple[int, float]]:
     return sorted(((i, float(whole[i].norm())) for i in found), key=lambda jump: -jump[1])
 
 
-def _of_neighbours(velocities: Tensor) -> Tensor:  # [n, 3] -> [n, 3] the median of up to three before and after each
-    n = len(velocities)
-    near = torch.tensor([[i + k for k in (-3, -2, -1, 1, 2, 3)] for i in range(n)])
-    there = (near >= 0) & (near < n)
-    values = torch.where(there[..., None], velocities[near.clamp(0, n - 1)], torch.nan)
-    return values.nanmedian(dim=1).values
-
-
 def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Verdict | None:
     """None: the sweeps show that the rig moved so, or they show nothing and the jump is not `large`."""
     frame, step = path.frames[i + 1], float(path.steps[i].norm())
     seconds = float(path.times[i + 1] - path.times[i])
     sentence = f"The poses jump by {metres:.1f} m before frame {frame.index} of {path.sensor}: they go {step:.1f} m in {seconds:.2f} s"
     figures = {"jump_m": metres, "step_m": step, "seconds": seconds, JUMP_AT: float(path.times[i + 1])}
-    seen = _seen(sample, path, i)
+    seen = seen_step(sample, path, i)
     if seen is not None:
-        way, excess = seen
-        if excess <= 1:
+        if seen.excess(seen.posed) <= 1:
             return None
-        figures["sweeps_m"] = way
+        figures["sweeps_m"] = way = float(seen.measured[0, :3, 3].norm())
         level = Level.CERTAIN if metres > SURE else Level.LIKELY
         return Verdict(NAME, path.sensor, level, f"{sentence}, {way:.1f} m by the sweeps.", REMEDY, figures)
     if not large:
@@ -157,20 +117,7 @@ def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Ver
     return Verdict(NAME, path.sensor, Level.CERTAIN if sure else Level.LIKELY, f"{sentence}.", REMEDY, figures)
 
 
-def _seen(sample: Sample, path: Path, i: int) -> tuple[float, float] | None:
-    """Metres that the lidar moves by its sweeps about a step, and how far the poses are off as Motion.excess has it."""
-    middle = 0.5 * float(path.times[i] + path.times[i + 1])
-    for lidar in sample.capture.lidars:
-        frames = [f for f in sample.capture.sweeps if f.sensor == lidar.name]
-        k = next((k for k, f in enumerate(frames[1:]) if frames[k].time_mid <= middle < f.time_mid), None)
-        motion = None if k is None else motion_to_the_next(sample, lidar, k)
-        if motion is not None and motion.known:
-            one = Motions([motion])
-            return float(motion.fit.T_a_b[:3, 3].norm()), one.excess(one.posed)
-    return None
-
-
-# ---- directions and other sensors
+# ---- directions
 
 
 def _direction(path: Path, agreed: bool) -> Iterator[Verdict]:
@@ -186,24 +133,3 @@ def _direction(path: Path, agreed: bool) -> Iterator[Verdict]:
     level = Level.CERTAIN if axis == 2 and not agreed else Level.LIKELY
     remedy = f"give T_world_rig of a rig with x forward, y left and z up {MADE} (KITTI: data.poses.convention)"
     yield Verdict(NAME, path.sensor, level, f"{sentence}.", remedy, {"way_m": total, "ahead_m": float(ways[0])})
-
-
-def _poses_at_a_time(paths: Sequence[Path]) -> Iterator[Verdict]:
-    """Compares the rig's place by the frames of a sensor with that by the frames of the first sensor."""
-    first, *others = paths
-    for path in others:
-        inside = (path.times >= first.times[0]) & (path.times <= first.times[-1])
-        if int(inside.sum()) < FEWEST:
-            continue
-        there = interpolate_trajectory(first.times, first.poses, path.times[inside])[:, :3, 3]
-        apart = (path.poses[inside, :3, 3] - there).norm(dim=1)
-        speed = float((first.steps.norm(dim=1) / first.times.diff()).median())
-        if float(apart.median()) > TWO + LATE * speed:
-            sentence = (
-                f"The frames of {path.sensor} and of {first.sensor} put the rig {float(apart.median()):.1f} m apart "
-                "at the same times"
-            )
-            remedy = (
-                f"give each frame the pose T_world_rig at its own time, and correct the clock of {path.sensor} {MADE}"
-            )
-            yield Verdict(NAME, path.sensor, Level.LIKELY, f"{sentence}.", remedy, {"apart_m": float(apart.median())})

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths that turn at once, jump by little, are a little too long, or are of other times than those of the other sensors."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+from wrong_poses import posed, scaled, street
+
+from nurec_lite.capture.checks.cameras import check_cameras
+from nurec_lite.capture.checks.driving import check_driving
+from nurec_lite.capture.checks.paths import paths_of
+from nurec_lite.capture.checks.poses import check_poses
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.turned_path import turn_jumps
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.trajectory import trajectory_of
+from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
+
+
+def driving(capture: Capture) -> Verdict:
+    (verdict,) = check_driving(Sample(capture, sweeps=6))
+    return verdict
+
+
+def from_frame(change: Callable[[Tensor], Tensor], first: int = 8) -> Capture:
+    """The poses of frame 8 and all later ones are changed."""
+
+    def changed(frame: Frame) -> Frame:
+        ends = change(frame.T_world_rig_start), change(frame.T_world_rig_end)
+        return replace(frame, T_world_rig_start=ends[0], T_world_rig_end=ends[1]) if frame.index >= first else frame
+
+    capture = street()
+    return replace(capture, images=tuple(map(changed, capture.images)), sweeps=tuple(map(changed, capture.sweeps)))
+
+
+def yaw(degrees: float) -> Tensor:
+    turn = torch.tensor([0.0, 0.0, math.radians(degrees)], dtype=torch.float64)
+    return pose_matrix(rotvec_to_quat(turn), torch.zeros(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("degrees", [3.0, -2.0])
+def test_a_path_that_turns_at_once_is_named_with_its_frame(degrees: float) -> None:
+    found = driving(from_frame(lambda T: T @ yaw(degrees)))
+    assert found.level is Level.LIKELY and found.figures["turn_deg"] == pytest.approx(abs(degrees), abs=0.2)
+    assert f"The poses turn by {abs(degrees):.0f}" in found.text and "at once before frame 8 of lidar" in found.text
+
+
+@pytest.mark.parametrize("metres", [0.2, -0.2])
+def test_a_jump_of_20_centimetres_along_the_way_is_named(metres: float) -> None:
+    way = torch.zeros(4, 4, dtype=torch.float64)
+    way[0, 3] = metres
+    found = driving(from_frame(lambda T: T @ (torch.eye(4, dtype=torch.float64) + way)))
+    assert found.level is Level.LIKELY and "The poses jump by 0.2 m before frame 8 of lidar" in found.sentence
+
+
+@pytest.mark.parametrize(("factor", "part", "word"), [(1.03, 0.985, "large"), (0.97, 1.015, "small")])
+def test_poses_a_little_too_long_or_short_are_named(factor: float, part: float, word: str) -> None:
+    """A fit of a few rays stays near the motion that it begins with, so that the part is a bound."""
+    (found,) = check_poses(Sample(posed(street(), partial(scaled, factor)), sweeps=9))
+    assert found.level is Level.LIKELY and found.figures["scale"] == pytest.approx(part, abs=0.006)
+    assert f"by 1.5 % or more: translations of the poses are too {word}, or ranges of lidar" in found.text
+
+
+def late(sensors: tuple[str, ...]) -> Capture:
+    """Frames of some sensors have the poses of 0.3 s later."""
+    path = trajectory_of(street())
+
+    def moved(frame: Frame) -> Frame:
+        start, end = path.at(frame.time_start + 0.3), path.at(frame.time_end + 0.3)
+        return replace(frame, T_world_rig_start=start, T_world_rig_end=end) if frame.sensor in sensors else frame
+
+    return replace(street(), images=tuple(map(moved, street().images)), sweeps=tuple(map(moved, street().sweeps)))
+
+
+@pytest.mark.parametrize(("sensors", "way"), [(("camera_1",), "later"), (("lidar",), "later")])
+def test_the_sensor_that_others_contradict_is_named_with_its_delay(sensors: tuple[str, ...], way: str) -> None:
+    sample = Sample(late(sensors), sweeps=6)
+    (found,) = check_driving(sample)
+    assert (
+        found.subject == sensors[0] and f"those of {sensors[0]} have the poses of 0.30 s (3 frames) {way}" in found.text
+    )
+    assert f"time stamps of {sensors[0]} " in found.text
+    sample.found.append(found)
+    assert {verdict.level for verdict in check_cameras(sample)} == {Level.UNKNOWN}
+
+
+def test_a_right_path_does_not_turn_at_once() -> None:
+    assert all(list(turn_jumps(Sample(street()), path)) == [] for path in paths_of(street()))
