@@ -15,7 +15,7 @@ TWO = 0.5  # metres between the poses that two sensors give the rig at one time,
 LATE = 0.05  # further seconds by which they may be off
 STEP, MOST = 0.05, 2.0  # seconds by which poses of other times are tried
 PART = 0.2  # of the metres apart that are left if the poses are of other times
-APART = "apart_m"  # figure of the verdicts
+APART = "two_places_m"  # figure of these verdicts alone
 
 
 def poses_at_a_time(paths: Sequence[Path]) -> Iterator[Verdict]:

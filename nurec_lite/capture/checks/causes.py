@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Possible causes of findings about poses, cameras and boxes: a lidar that is off looks to cameras as if all of them were, and poses
+that are off look to boxes as if these were."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.checks.box_guesses import MADE, of_another_frame
+from nurec_lite.capture.checks.boxes import labelled
+from nurec_lite.capture.checks.conventions import Convention
+from nurec_lite.capture.checks.guesses import CLOCK, YAW, Guess, corrected
+from nurec_lite.capture.checks.placed import KINDS
+from nurec_lite.capture.trajectory import trajectory_of
+from nurec_lite.capture.types import Capture, Frame, SweepFrame
+from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.geometry.se3 import invert
+
+FRAMES = 5  # by which poses and labels are tried
+ALIKE = {CLOCK: 0.06, YAW: 1.5}  # seconds, and degrees, by which amounts of cameras differ that may have one cause
+OTHERS = 0.75  # metres, or degrees, of the other kinds
+
+
+@dataclass(frozen=True)
+class Cause:
+    meaning: str  # completes "all agree if"
+    remedy: str
+    correct: Callable[[Capture], Capture]
+    ranges: float = 1.0  # by which ranges are multiplied
+
+
+def of_conventions(conventions: Sequence[Convention]) -> Iterator[Cause]:
+    for c in conventions:
+        meaning = c.meaning.replace("they are", "the poses are", 1).replace("their ", "the poses' ", 1)
+        remedy = c.remedy.replace("them", "the poses", 1) if c.meaning.startswith(("they", "their")) else c.remedy
+        yield Cause(meaning, remedy, c.corrected, c.ranges)
+
+
+# ---- all cameras are off alike
+
+
+def of_cameras(capture: Capture, guesses: Sequence[Guess]) -> Iterator[Cause]:
+    """A lidar that is off, or all cameras; `guesses` are those of all cameras that tell anything."""
+    kinds = {guess.kind for guess in guesses}
+    if len(kinds) != 1 or len(capture.lidars) != 1:
+        return
+    kind, amounts, lidar = kinds.pop(), [guess.amount for guess in guesses], capture.lidars[0].name
+    if kind not in _WORDS or max(amounts) - min(amounts) > ALIKE.get(kind, OTHERS):
+        return
+    first, amount = guesses[0], sum(amounts) / len(amounts)
+    cameras = "the camera" if len(capture.cameras) == 1 else "all cameras"
+    if kind == CLOCK:
+        late = partial(_with_a_clock, seconds=-amount)
+        yield Cause(
+            f"the sweeps of {lidar} were taken {_seconds(-amount)}", f"correct the time stamps of {lidar}", late
+        )
+        remedy = f"correct the time stamps of {cameras}"
+        yield Cause(f"the images of {cameras} were taken {_seconds(amount)}", remedy, partial(corrected, guesses))
+        return
+    change = first_change(capture, first)
+    mounted = partial(_with_a_lidar, change=change)
+    yield Cause(f"{lidar} {_WORDS[kind](-amount)}", f"correct T_rig_lidar of {lidar}", mounted)
+    words = _WORDS[kind](amount)
+    words = words if len(capture.cameras) == 1 else words.replace("sits", "sit", 1).replace("looks", "look", 1)
+    yield Cause(f"{cameras} {words}", f"correct the mounting{'s' * (len(capture.cameras) > 1)} of {cameras}",
+                partial(corrected, guesses))  # fmt: skip
+
+
+def first_change(capture: Capture, guess: Guess) -> Tensor:  # [4, 4]
+    """The motion on the rig that moves a lidar against a camera as a guess moves the camera against it."""
+    return capture.camera(guess.camera.name).T_rig_cam.double() @ invert(guess.camera.T_rig_cam.double())
+
+
+def _seconds(seconds: float) -> str:
+    return f"{abs(seconds):.2f} s {'earlier' if seconds < 0 else 'later'} than their stamps say"
+
+
+def _of_kind(words: tuple[str, str], amount: float) -> str:
+    return words[int(amount < 0)].removeprefix("the camera ").format(abs(amount))
+
+
+_WORDS: dict[str, Callable[[float], str]] = {
+    CLOCK: _seconds,
+    YAW: partial(_of_kind, ("looks {:.0f}° farther left", "looks {:.0f}° farther right")),
+    **{kind.name: partial(_of_kind, kind.words) for kind in KINDS if kind.name in ("pitch", "ahead", "left", "up")},
+}
+
+
+def _with_a_lidar(capture: Capture, change: Tensor) -> Capture:
+    lidars = (replace(lidar, T_rig_lidar=change @ lidar.T_rig_lidar.double()) for lidar in capture.lidars)
+    return replace(capture, lidars=tuple(lidars))
+
+
+@dataclass(frozen=True)
+class _Later:
+    """Loads a sweep, with later stamps. It pickles."""
+
+    load: Callable[[], Sweep]
+    seconds: float
+
+    def __call__(self) -> Sweep:
+        sweep = self.load()
+        return replace(sweep, times=sweep.times + self.seconds)
+
+
+def _with_a_clock(capture: Capture, seconds: float) -> Capture:
+    """Sweeps of later times, with the poses of these."""
+    path = trajectory_of(capture)
+
+    def later(frame: SweepFrame) -> SweepFrame:
+        start, end = frame.time_start + seconds, frame.time_end + seconds
+        poses = path.at(start), path.at(end)
+        return SweepFrame(frame.sensor, frame.index, start, end, *poses, load=_Later(frame.load, seconds))
+
+    return replace(capture, sweeps=tuple(map(later, capture.sweeps)))
+
+
+# ---- boxes lie elsewhere
+
+
+def of_boxes(capture: Capture, lidar: Lidar) -> Iterator[Cause]:
+    """Poses, or labels, of a few frames earlier or later."""
+    times = torch.tensor([f.time_mid for f in capture.sweeps if f.sensor == lidar.name], dtype=torch.float64)
+    period = float(times.diff().median()) if len(times) > 1 else 0.0
+    for n in (k for k in range(-FRAMES, FRAMES + 1) if k and period and len(labelled(capture).tracks)):
+        count, way = f"{abs(n)} frame{'s' * (abs(n) > 1)}", "late" if n > 0 else "early"
+        meaning = f"the poses of all frames are {count} too {way}"
+        yield Cause(meaning, f"give each frame its own pose {MADE}", partial(_with_a_path, seconds=n * period))
+        meaning = f"the labels are {count} {'early' if n > 0 else 'late'}"
+        yield Cause(meaning, f"correct the frames of the labels {MADE}", partial(_with_labels, seconds=n * period))
+
+
+def _with_a_path(capture: Capture, seconds: float) -> Capture:
+    path = trajectory_of(capture)
+
+    def moved(frame: Frame) -> Frame:
+        start, end = path.at(frame.time_start + seconds), path.at(frame.time_end + seconds)
+        return replace(frame, T_world_rig_start=start, T_world_rig_end=end)
+
+    return replace(capture, images=tuple(map(moved, capture.images)), sweeps=tuple(map(moved, capture.sweeps)))
+
+
+def _with_labels(capture: Capture, seconds: float) -> Capture:
+    return replace(capture, tracks=of_another_frame(capture.tracks, trajectory_of(capture), seconds))

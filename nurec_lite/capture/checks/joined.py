@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One verdict instead of several that have one cause: each possible cause is held against edges of images, boxes and motions at once, and
+those under which all of them agree are named."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from nurec_lite.capture.checks import boxes, cameras, poses
+from nurec_lite.capture.checks.alignment import APART, fit, together, view_of
+from nurec_lite.capture.checks.box_rays import box_sweeps, fit_boxes, rays_of
+from nurec_lite.capture.checks.boxes import labelled
+from nurec_lite.capture.checks.causes import Cause, of_boxes, of_cameras, of_conventions
+from nurec_lite.capture.checks.edges import View, edge_points
+from nurec_lite.capture.checks.guesses import Guess, as_said
+from nurec_lite.capture.checks.motion import Motions
+from nurec_lite.capture.checks.motions import middle_poses, undisturbed
+from nurec_lite.capture.checks.ordered import ordered
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.two_places import APART as TWO_PLACES
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.trajectory import nearest, trajectory_of
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.se3 import invert
+
+CHECKS = (poses.NAME, cameras.CHECK, boxes.NAME)
+DOUBTS = (Level.CERTAIN, Level.LIKELY)
+EDGES, CLOSE = 0.06, 0.85  # contrast of sensors that agree, at least, and part of the highest one that fits alike
+HELD, LESS = 0.5, 0.08  # share of boxes that lie on objects, at least, and by how much less is alike
+EXCESS, MORE = 0.5, 1.5  # of motions that agree, at most, and times the least one that are alike
+NAMED = 3  # causes in a sentence
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Agreement of a capture with its sensors; NaN where nothing tells it."""
+
+    contrast: float  # of edges, mean of cameras
+    share: float  # of boxes
+    excess: float  # of motions
+
+    def as_good_as(self, best: "Measured") -> bool:
+        edges = best.contrast >= EDGES and self.contrast < CLOSE * best.contrast
+        held = best.share >= HELD and self.share < best.share - LESS
+        moves = best.excess <= EXCESS and self.excess > max(EXCESS, MORE * best.excess)
+        return not (edges or held or moves)
+
+
+def joined(sample: Sample, verdicts: list[Verdict]) -> list[Verdict]:
+    """The verdicts, with one for those that a cause explains together."""
+    explained = [v for v in verdicts if v.check in CHECKS and v.level in DOUBTS]
+    if not explained or not _tellable(sample, verdicts):
+        return verdicts
+    said, causes = _measured(sample, sample.capture), _causes(sample, explained)
+    known = [(cause, _measured(sample, cause.correct(sample.capture), cause.ranges)) for cause in causes]
+    best = _best([said, *(found for _, found in known)])
+    right = [(cause, found) for cause, found in known if found.as_good_as(best)]
+    if said.as_good_as(best) or not right or (len(explained) == 1 and len(right) == len(known)):
+        return verdicts
+    one = _verdict(sample, explained, [cause for cause, _ in right[:NAMED]], said, right[0][1])
+    return [one if v is explained[0] else v for v in verdicts if v is explained[0] or v not in explained]
+
+
+def _tellable(sample: Sample, verdicts: Sequence[Verdict]) -> bool:
+    """Whether nothing else is known to be wrong, and one lidar tells."""
+    other = any(v.level is Level.CERTAIN and v.check not in CHECKS for v in verdicts)
+    places = any(TWO_PLACES in v.figures for v in verdicts)
+    return len(sample.capture.lidars) == 1 and bool(sample.capture.sweeps) and not other and not places
+
+
+def _causes(sample: Sample, explained: Sequence[Verdict]) -> list[Cause]:
+    capture, lidar = sample.capture, sample.capture.lidars[0]
+    checks = {v.check for v in explained}
+    causes = list(of_conventions(poses.alternatives(sample))) if poses.NAME in checks else []
+    if cameras.CHECK in checks:
+        guesses = [sample.kept(("guess", c.name), lambda: None) for c in capture.cameras]
+        known = [guess for guess in guesses if isinstance(guess, Guess)]
+        causes += of_cameras(capture, known) if len(known) == len(guesses) else []
+    if boxes.NAME in checks:
+        causes += _best_of_boxes(sample, list(of_boxes(capture, lidar)))
+    return causes
+
+
+def _best_of_boxes(sample: Sample, causes: Sequence[Cause]) -> list[Cause]:
+    """The poses, and the labels, of the frame at which boxes hold the most."""
+    found = []
+    for which in (causes[::2], causes[1::2]):
+        shares = [_share(sample, cause.correct(sample.capture)) for cause in which]
+        found += [which[max(range(len(which)), key=shares.__getitem__)]] if which else []
+    return found
+
+
+def _best(found: Sequence[Measured]) -> Measured:
+    def of(name: str, most: float) -> float:
+        values = [value for m in found if not math.isnan(value := getattr(m, name))]
+        return (max(values) if most > 0 else min(values)) if values else math.nan
+
+    return Measured(of("contrast", 1), of("share", 1), of("excess", -1))
+
+
+# ---- measures
+
+
+def _measured(sample: Sample, capture: Capture, ranges: float = 1.0) -> Measured:
+    known = [c for camera in capture.cameras if not math.isnan(c := _contrast(sample, capture, camera, ranges))]
+    contrast = sum(known) / len(known) if known else math.nan
+    return Measured(contrast, _share(sample, capture, ranges), _excess(sample, capture, ranges))
+
+
+def _contrast(sample: Sample, capture: Capture, camera: Camera, ranges: float) -> float:
+    """Contrast of a camera with the edges that the sweeps have in another capture."""
+    lidar, frames = capture.lidars[0], {f.index: f for f in capture.images if f.sensor == camera.name}
+    own, views = sample.capture.camera(camera.name), list[View]()
+    for frame in sample.images_of(camera.name):
+        sweep = nearest(capture.sweeps, frames[frame.index].time_mid)
+        for view in view_of(sample, own, frame) if abs(sweep.time_mid - frames[frame.index].time_mid) <= APART else ():
+            said = next(f for f in sample.capture.sweeps if f.index == sweep.index)
+            rays = sample.ordered(said) if _unchanged(sample.capture, capture, ranges) else ordered(sweep.load())
+            points = edge_points(sweep, rays, lidar)
+            views.append(View(frames[frame.index], points, view.strengths, view.ranks))
+    return fit(together(views), as_said(camera), trajectory_of(capture)).contrast if views else math.nan
+
+
+def _unchanged(said: Capture, capture: Capture, ranges: float) -> bool:
+    """Whether rays are the same."""
+    return ranges == 1.0 and said.sweeps[0].load is capture.sweeps[0].load
+
+
+def _share(sample: Sample, capture: Capture, ranges: float = 1.0) -> float:
+    tracks = labelled(capture).tracks
+    if not len(tracks):
+        return math.nan
+    same = _unchanged(sample.capture, capture, ranges)
+    other = (
+        Sample(capture, sample.images, sample.sweeps, _kept=sample._kept)
+        if same
+        else Sample(capture, sample.images, sample.sweeps)
+    )
+    found = fit_boxes([rays_of(other, frame) for frame in box_sweeps(other)], tracks)
+    return math.nan if boxes.few(found) else found.share
+
+
+def _excess(sample: Sample, capture: Capture, ranges: float) -> float:
+    lidar = capture.lidars[0]
+    motions = undisturbed(sample, sample.capture.lidars[0])
+    if not motions:
+        return math.nan
+    places = middle_poses([f for f in capture.sweeps if f.sensor == lidar.name]) @ lidar.T_rig_lidar.double()
+    ends = torch.stack([places[list(m.frames)] for m in motions])
+    posed = invert(ends[:, 0]) @ ends[:, 1]
+    posed[:, :3, 3] /= ranges
+    return Motions(motions).excess(posed)
+
+
+# ---- words
+
+
+def _verdict(
+    sample: Sample, explained: Sequence[Verdict], causes: Sequence[Cause], said: Measured, found: Measured
+) -> Verdict:
+    level = Level.CERTAIN if any(v.level is Level.CERTAIN for v in explained) else Level.LIKELY
+    changes = [
+        f"{words} {said_:.{digits}f}, then {then:.{digits}f}"
+        for words, said_, then, digits in (
+            ("contrast of edges", said.contrast, found.contrast, 2),
+            ("part of the returns in boxes", said.share, found.share, 2),
+            ("misfit of motions", said.excess, found.excess, 1),
+        )
+        if not math.isnan(said_) and not math.isnan(then)
+    ]
+    meanings = ", or if ".join(cause.meaning for cause in causes)
+    sentence = f"Poses, sweeps, images and boxes agree if {meanings}, not as the capture says ({'; '.join(changes)})."
+    remedy = ", or ".join(cause.remedy for cause in causes)
+    name, check = sample.capture.name, explained[0].check
+    return Verdict(check, name, level, sentence, remedy, corrected=causes[0].correct)
