@@ -5,6 +5,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import logging
+import os
 from dataclasses import fields
 from importlib import import_module
 from threading import Event
@@ -50,6 +51,7 @@ def serve(
     stop: Event,  # ends it, as Ctrl-C does
 ) -> None:
     """Serves until it is stopped; UserError if the GPU fails."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # our sentence names a port that is taken
     for module, package in (("grpc", "grpcio"), ("google.protobuf", "protobuf")):
         _check_package(module, package)
     from nurec_lite.service.service import Service

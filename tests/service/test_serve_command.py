@@ -107,6 +107,7 @@ def test_a_process_ends_by_sigterm_and_answers_what_it_began(run: Path) -> None:
     ("keys", "sentence"),
     [
         ({"runs": []}, "no run is named; give folders of runs"),
+        ({"runs": [__file__, __file__]}, r"test_serve_command\.py is named twice; leave one of them out"),
         ({"runs": ["nowhere/run"]}, r"nowhere/run does not exist; name the folder of a run"),
         ({"tls_certificate": "a.pem"}, "tls_key is missing; give both"),
         ({"tls_key": "a.pem", "tls_certificate": "b.pem"}, r"tls_key is a\.pem, which cannot be read \(No such file"),
@@ -115,7 +116,7 @@ def test_a_process_ends_by_sigterm_and_answers_what_it_began(run: Path) -> None:
         ({"edits": "nowhere.yaml"}, r"nowhere\.yaml"),
         ({"host": "256.1.1.1"}, "256.1.1.1:0 cannot be opened; choose another host or port"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_what_keeps_it_from_starting_is_a_sentence(run: Path, keys: dict[str, Any], sentence: str) -> None:
     before = threading.active_count()
