@@ -14,6 +14,7 @@ import numpy as np
 
 from nurec_lite.base.pickled import dumps
 from nurec_lite.base.processes import LOADERS, Ahead
+from nurec_lite.base.transfer import page_locked
 
 AHEAD = 2  # jobs of a process: one is done while the other one's result waits
 ALIGNED = 64  # bytes
@@ -36,6 +37,7 @@ def shared_results(
     jobs: Sequence[Callable[[], R]],
     processes: int,
     most: int,  # bytes of arrays in a result for which there is room; larger ones go through a pipe
+    for_gpu: bool = False,  # whether results are copied to a GPU
 ) -> Generator[R, None, None]:
     """The results, or the error of a job where its result would be. Arrays of a result are valid until the next one is asked for."""
     if not jobs:
@@ -49,9 +51,10 @@ def shared_results(
 
     done = _InOrder(work, len(jobs), count)
     try:
-        for n in range(len(jobs)):
-            text, places = done.result(n)
-            yield pickle.loads(text, buffers=[shared[place] for place in places])
+        with page_locked(shared, for_gpu):
+            for n in range(len(jobs)):
+                text, places = done.result(n)
+                yield pickle.loads(text, buffers=[shared[place] for place in places])
     finally:
         done.close()
 

@@ -4,9 +4,11 @@ stream of their own."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +23,22 @@ def upload(
     if torch.device(device).type != "cuda" or values.is_cuda:
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)  # torch keeps the staging memory until the copy is done
+
+
+@contextmanager
+def page_locked(
+    memory: np.ndarray[Any, Any],  # contiguous
+    wanted: bool = True,
+) -> Iterator[None]:
+    """Lets the GPU read memory of the host itself while the block lasts: a copy of 6 MB takes 0.3 instead of 4 ms of a core. Memory that
+    the system does not lock is copied as before."""
+    runtime: Any = torch.cuda.cudart() if wanted and torch.cuda.is_available() else None
+    locks = runtime is not None and int(runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)) == 0
+    try:
+        yield
+    finally:
+        if locks:
+            runtime.cudaHostUnregister(memory.ctypes.data)
 
 
 class HostFuture:

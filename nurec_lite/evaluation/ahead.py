@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nurec_lite.base.pool import thread_pool
 from nurec_lite.base.threads import cores
@@ -34,6 +35,7 @@ class DecodedAhead:
         self._keys: list[Key] = [*((IMAGE, i) for i in images), *((SWEEP, i) for i in sweeps)]
         self._place = {key: place for place, key in enumerate(self._keys)}
         self._threads = cores() if device.type == "cuda" and "OMP_NUM_THREADS" not in os.environ else None
+        self._locks = device.type == "cuda"
         self._waiting: dict[Key, Future[Any]] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._asked, self._open = 0, ExitStack()
@@ -67,7 +69,10 @@ class DecodedAhead:
     def _content(self, key: Key) -> Any:
         kind, i = key
         try:
-            return (self._capture.images if kind == IMAGE else self._capture.sweeps)[i].load()
+            found = (self._capture.images if kind == IMAGE else self._capture.sweeps)[i].load()
+            return (
+                found.pin_memory() if self._locks and isinstance(found, Tensor) else found
+            )  # here it keeps nobody waiting
         except Exception as error:
             return error
 

@@ -24,7 +24,7 @@ from nurec_lite.scene.pictures import Picture, colours_in
 from nurec_lite.scene.points import Points, assign_to_actors
 
 FEW = 20  # moments, an example of fewer
-LOOKED_AT = 60  # moments at most, which spread over the drive: a start does not grow with its length
+LOOKED_AT = 30  # moments at most, which spread over the drive: a start does not grow with its length
 MUCH = 1 << 28  # bytes
 GUESSED_INTENSITY = 0.1  # of points that the lidar has not seen
 Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
@@ -71,7 +71,7 @@ def _decoded_apart(capture: Capture, moments: list[Frames], device: torch.device
     """The same of each moment, by processes, on the device."""
     frames = _all_of(moments)
     jobs: list[Callable[[], Tensor | Sweep]] = [frame.load for frame in frames]
-    values = shared_results(jobs, decoders(), max(_sizes(capture, frames)))
+    values = shared_results(jobs, decoders(), max(_sizes(capture, frames)), for_gpu=True)
     for images, sweeps in moments:
         pictures = [(frame, _arrived(capture, frame, values, device)) for frame in images]
         yield pictures, [(frame, _arrived(capture, frame, values, device)) for frame in sweeps]

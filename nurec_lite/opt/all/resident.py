@@ -95,7 +95,7 @@ class Store:
         if self._decode is not by_host or not decode_apart(self.device, sizes):
             return Begun(self._load, frames)
         jobs = [partial(self._sent, frame) for frame in frames]
-        self._arriving = shared_results(jobs, decoders(), max(sizes))
+        self._arriving = shared_results(jobs, decoders(), max(sizes), for_gpu=True)
         return Begun(self._arrived, frames, map)
 
     def _window(self, most: int) -> Window[Frame, Any]:
