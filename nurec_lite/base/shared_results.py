@@ -51,6 +51,7 @@ def shared_results(
 
     done = _InOrder(work, len(jobs), count)
     try:
+        done.begin()
         with page_locked(shared, for_gpu):
             for n in range(len(jobs)):
                 text, places = done.result(n)

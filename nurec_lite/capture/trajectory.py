@@ -94,14 +94,21 @@ class Velocities:
         return self.values[min(near, key=lambda i: abs(self.times[i] - time))].clone()
 
 
+@lru_cache(maxsize=4)
+def _moving(capture: Capture) -> tuple[Trajectory, Tensor]:
+    """The trajectory, and its velocities [n, 6] as `Trajectory.velocities` has them. Of all cameras, since each pose takes operators."""
+    path = trajectory_of(capture)
+    return path, path.velocities()
+
+
 @lru_cache(maxsize=16)
 def velocities(
     capture: Capture,
     camera: str,  # its name
 ) -> Velocities:
     """Velocities of a camera on the rig. Worked out once: views are made in every step."""
-    path, T = trajectory_of(capture), capture.camera(camera).T_rig_cam.double()
-    turn, way = path.velocities().split(3, dim=1)
+    (path, moving), T = _moving(capture), capture.camera(camera).T_rig_cam.double()
+    turn, way = moving.split(3, dim=1)
     way = way + torch.linalg.cross(turn, T[:3, 3].expand_as(turn))
     return Velocities(path.times.tolist(), torch.cat([turn @ T[:3, :3], way @ T[:3, :3]], dim=1).float())
 

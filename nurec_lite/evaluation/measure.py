@@ -249,7 +249,7 @@ def _drawn(
 
 
 def _exposure(scene: Scene, capture: Capture, i: int, truth: Tensor) -> tuple[Tensor, CameraView]:
-    return truth.to(scene.sky.device, non_blocking=True), camera_view(capture, capture.images[i], scene.sky.device)
+    return truth.to(scene.sky.device), camera_view(capture, capture.images[i], scene.sky.device)
 
 
 def _revolution(scene: Scene, capture: Capture, i: int, sweep: Sweep) -> tuple[Sweep, LidarView]:

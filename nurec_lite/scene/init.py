@@ -108,12 +108,10 @@ def _parts(
 
 def _of_actors(points: Points, config: ModelConfig, symmetric: frozenset[int]) -> list[Points]:
     """Points of each actor that was seen."""
+    points = with_mirrored(points, symmetric)
     order = points.node.argsort(stable=True)
-    nodes, counts = torch.unique_consecutive(points.node[order], return_counts=True)
-    pairs = [(node, points.select(own)) for node, own in zip(nodes.tolist(), order.split(counts.tolist()), strict=True)]
-    return [
-        _thinned(with_mirrored(own) if node in symmetric else own, None, config.actor_points) for node, own in pairs
-    ]
+    counts = torch.unique_consecutive(points.node[order], return_counts=True)[1]
+    return [_thinned(points.select(own), None, config.actor_points) for own in order.split(counts.tolist())]
 
 
 def _level(points: Points, path: Tensor) -> Tensor:

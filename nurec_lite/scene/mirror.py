@@ -19,15 +19,20 @@ def symmetric_nodes(tracks: Tracks) -> frozenset[int]:
 
 
 def with_mirrored(
-    points: Points,  # of one actor, in its box's frame: x ahead, y to the left
+    points: Points,  # of actors, in the frames of their boxes: x ahead, y to the left
+    symmetric: frozenset[int],  # nodes
 ) -> Points:
-    """Points and their mirror images about the plane y = 0 where nothing was measured, with the colours of their
-    originals."""
-    if len(points) == 0:
+    """Points, then mirror images of the symmetric actors' about the plane y = 0 where nothing was measured, with the colours of their
+    originals. All actors are searched at once, far from one another."""
+    nodes = torch.tensor(sorted(symmetric), dtype=torch.int64, device=points.node.device)
+    own = points.select(torch.isin(points.node, nodes))
+    if len(own) == 0:
         return points
-    image = replace(points, xyz=_reflected(points.xyz))
-    new = nearest(image.xyz, points.xyz, 1)[0][:, 0] > APART_METRES
-    return Points.cat([points, image.select(torch.nonzero(new).squeeze(-1))])
+    image = replace(own, xyz=_reflected(own.xyz))
+    places = torch.zeros_like(own.xyz)
+    places[:, 0] = own.node * (4 * own.xyz.abs().amax() + 1)
+    new = nearest(image.xyz + places, own.xyz + places, 1)[0][:, 0] > APART_METRES
+    return Points.cat([points, image.select(new)])
 
 
 def _reflected(xyz: Tensor) -> Tensor:

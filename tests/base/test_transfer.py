@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies on a stream of their own: waits between streams, and memory that counts as in use."""
 
+from contextlib import suppress
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from recorded_streams import RecordedStream, RecordedTensor, recorded_streams
 
-from nurec_lite.base.transfer import HostFuture, SideStream, locked, tensors_of, upload
+from nurec_lite.base.transfer import HostFuture, SideStream, locked, page_locked, tensors_of, upload
 from nurec_lite.native import ops
 from nurec_lite.splat.tiles import PairList
 
@@ -133,3 +137,20 @@ def test_what_a_kernel_writes_arrives_though_other_references_were_dropped() -> 
             kept.append((turn, arrival))
         del arrival, host
     assert all(arrival.result() == [turn] * 5 for turn, arrival in kept)
+
+
+@pytest.mark.parametrize(("status", "calls"), [(0, ["lock", "free"]), (2, ["lock"])])
+def test_memory_is_locked_while_the_block_lasts(monkeypatch: pytest.MonkeyPatch, status: int, calls: list[str]) -> None:
+    memory, said = np.zeros(8, np.uint8), list[tuple[str, int]]()
+    runtime = SimpleNamespace(  # with the calls of CUDA's
+        cudaHostRegister=lambda address, size, flags: (said.append(("lock", address)), status)[1],
+        cudaHostUnregister=lambda address: said.append(("free", address)),
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    with suppress(KeyError), page_locked(memory):
+        assert len(said) == 1
+        raise KeyError
+    assert said == [(name, memory.ctypes.data) for name in calls]
+    with page_locked(memory, wanted=False):
+        assert len(said) == len(calls)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames that are decoded before they are asked for."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
@@ -61,6 +62,22 @@ def test_an_error_is_a_result_and_others_go_on() -> None:
     with DecodedAhead(counted(load), range(4), (), CPU) as decoded:
         found = [decoded.of((IMAGE, i)) for i in range(4)]
     assert isinstance(found.pop(1), ValueError) and found == [0, 2, 3]
+
+
+def test_processes_decode_many_pixels_and_frames_may_be_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(i: int) -> Any:
+        if i == 1:
+            raise ValueError("damaged")
+        return torch.tensor([i, os.getpid()])
+
+    monkeypatch.setattr(ahead, "decode_apart", lambda device, sizes: True)
+    with DecodedAhead(counted(load), range(8), (), CPU) as decoded:
+        decoded.begin()
+        found = [decoded.of((IMAGE, i)) for i in (0, 1, 2, 5, 0, 7)]
+    assert isinstance(found.pop(1), ValueError)
+    assert [int(value[0]) for value in found] == [0, 2, 5, 0, 7]
+    apart = [int(value[1]) != os.getpid() for value in found]
+    assert apart == [True, True, True, False, True]  # the one that is asked for again is decoded here
 
 
 def test_frames_may_be_passed_over_or_asked_for_again() -> None:

@@ -22,7 +22,7 @@ def points(xyz: list[list[float]]) -> Points:
 
 def test_images_of_points_are_added_where_nothing_was_measured() -> None:
     own = points([[1.0, 0.8, 0.2], [-2.0, 0.9, -0.5], [0.5, 0.05, 0.7], [-1.0, -0.7, 0.0], [-1.1, 0.75, 0.0]])
-    found = with_mirrored(own)
+    found = with_mirrored(own, frozenset({2}))
     assert len(found) == 5 + 2  # the third is on the plane; the last two are each other's images but for 11 cm
     assert torch.equal(found.xyz[:5], own.xyz)
     assert found.xyz[5:].tolist() == [[1.0, -0.8, 0.2], [-2.0, -0.9, -0.5]]
@@ -32,7 +32,17 @@ def test_images_of_points_are_added_where_nothing_was_measured() -> None:
 
 
 def test_none_stay_none() -> None:
-    assert len(with_mirrored(points([]))) == 0
+    assert len(with_mirrored(points([]), frozenset({2}))) == 0
+    own = points([[1.0, 0.8, 0.2]])
+    assert with_mirrored(own, frozenset()) is own and with_mirrored(own, frozenset({3})) is own
+
+
+def test_each_actor_is_searched_alone() -> None:
+    xyz = [[1.0, 0.8, 0.2], [1.0, -0.8, 0.2], [1.0, 0.8, 0.2], [9.0, 3.0, 1.0]]
+    own = replace(points(xyz), node=torch.tensor([1, 2, 3, 4]))  # the second has the first one's image
+    found = with_mirrored(own, frozenset({1, 2, 4}))
+    assert found.node[4:].tolist() == [1, 2, 4]
+    assert found.xyz[4:].tolist() == [[1.0, -0.8, 0.2], [1.0, 0.8, 0.2], [9.0, -3.0, 1.0]]
 
 
 def test_which_classes_are_alike_on_both_sides() -> None:
