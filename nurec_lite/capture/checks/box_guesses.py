@@ -55,7 +55,7 @@ def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGu
         remedy = f"count the frames of the labels from {'one less' if n > 0 else 'one more'} {MADE}"
         if abs(n) > 1:
             remedy = f"correct the frames of the labels {MADE}"
-        yield _guess(f"the labels are {count} {side}", remedy, _of_another_frame(tracks, path, -n * period))
+        yield _guess(f"the labels are {count} {side}", remedy, of_another_frame(tracks, path, -n * period))
         moved = replace(tracks, times=tracks.times - n * period)
         yield _guess(f"their times are {count} {side}", f"correct their times {MADE}", moved, moving=True)
 
@@ -98,7 +98,7 @@ def _mirrored(tracks: Tracks, path: Trajectory, T_rig_lidar: Tensor) -> Tracks:
     return _placed(tracks, T_world_lidar @ on_lidar, tracks.times)
 
 
-def _of_another_frame(tracks: Tracks, path: Trajectory, seconds: float) -> Tracks:
+def of_another_frame(tracks: Tracks, path: Trajectory, seconds: float) -> Tracks:
     """Tracks at the places on the vehicle, so many seconds later."""
     times = tracks.times + seconds
     moved = _poses(path, times) @ invert(_poses(path, tracks.times))

@@ -41,7 +41,7 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     best = _best(capture, rays, said)
     if best is not None and not sample.blamed("poses", "rays"):
         yield _named(capture, said, *best)
-    elif _few(said):
+    elif few(said):
         yield _unknown(
             capture, f"Too few boxes lie within {FARTHEST:.0f} m of the lidar to compare them with its returns."
         )
@@ -57,7 +57,7 @@ def labelled(capture: Capture) -> Capture:
     return replace(capture, tracks=capture.tracks.select(kept))
 
 
-def _few(found: BoxFit) -> bool:
+def few(found: BoxFit) -> bool:
     return len(found) < BOXES or len(found.tracks.unique()) < TRACKS
 
 
@@ -69,7 +69,7 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
     """The reading that fits best, the first of those that fit alike, if it is better than the capture's."""
     starts = [frame.time_mid for frame in capture.sweeps if frame.sensor == capture.sweeps[0].sensor]
     period = float(torch.tensor(starts).diff().median()) if len(starts) > 1 else PERIOD
-    safe = said.share >= SAFE and not _few(said)
+    safe = said.share >= SAFE and not few(said)
     moving, found = _moving(capture.tracks), list[tuple[float, BoxGuess, BoxFit]]()
     for guess in guesses(capture, trajectory_of(capture), period):
         if (not guess.moving and safe) or (guess.moving and len(moving) < TRACKS):
@@ -78,7 +78,7 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
         if guess.moving and not _may_fit(rays, said, guess, moving):
             continue
         fit = _fitted(rays, guess)
-        if fit is not None and not _few(fit) and _fits(fit, said, numbers, BETTER):
+        if fit is not None and not few(fit) and _fits(fit, said, numbers, BETTER):
             found.append((fit.above(said, numbers)[0] if len(said) else fit.share, guess, fit))
     highest = max((score for score, _, _ in found), default=0.0)
     alike = [(guess, fit) for score, guess, fit in found if score >= highest - ALIKE]

@@ -71,6 +71,7 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
     best = _guess(sample, camera, stacked, path, said, poses_wrong, close is not None)
     level = None if best is said else level_of(sample, camera, best, said, close is not None)
     if level is not None:
+        sample.keep(("guess", camera.name), best.guess)
         return [_guessed(camera, said, best, level)]
     if poses_wrong:
         sentence = "While the poses or the rays are wrong, sweeps do not show the direction of {cameras}."

@@ -12,10 +12,11 @@ from torch import Tensor
 from nurec_lite.capture.checks.box_guesses import MADE, of_another_frame
 from nurec_lite.capture.checks.boxes import labelled
 from nurec_lite.capture.checks.conventions import Convention
+from nurec_lite.capture.checks.corrected import AnyFrame
 from nurec_lite.capture.checks.guesses import CLOCK, YAW, Guess, corrected
 from nurec_lite.capture.checks.placed import KINDS
 from nurec_lite.capture.trajectory import trajectory_of
-from nurec_lite.capture.types import Capture, Frame, SweepFrame
+from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.se3 import invert
 
@@ -121,22 +122,25 @@ def _with_a_clock(capture: Capture, seconds: float) -> Capture:
 # ---- boxes lie elsewhere
 
 
-def of_boxes(capture: Capture, lidar: Lidar) -> Iterator[Cause]:
-    """Poses, or labels, of a few frames earlier or later."""
+def of_boxes(capture: Capture, lidar: Lidar) -> Iterator[tuple[Cause, Cause]]:
+    """Poses of a few frames earlier or later, each with the labels that boxes alone do not tell from them."""
     times = torch.tensor([f.time_mid for f in capture.sweeps if f.sensor == lidar.name], dtype=torch.float64)
     period = float(times.diff().median()) if len(times) > 1 else 0.0
     for n in (k for k in range(-FRAMES, FRAMES + 1) if k and period and len(labelled(capture).tracks)):
-        count, way = f"{abs(n)} frame{'s' * (abs(n) > 1)}", "late" if n > 0 else "early"
-        meaning = f"the poses of all frames are {count} too {way}"
-        yield Cause(meaning, f"give each frame its own pose {MADE}", partial(_with_a_path, seconds=n * period))
-        meaning = f"the labels are {count} {'early' if n > 0 else 'late'}"
-        yield Cause(meaning, f"correct the frames of the labels {MADE}", partial(_with_labels, seconds=n * period))
+        seconds, way = n * period, "early" if n > 0 else "late"
+        meaning, remedy = (
+            f"the poses are {abs(n)} frame{'s' * (abs(n) > 1)} too {way}",
+            f"give each frame its own pose {MADE}",
+        )
+        late = f"the labels are {abs(n)} frame{'s' * (abs(n) > 1)} {'late' if n > 0 else 'early'}"
+        labels = Cause(late, f"correct the frames of the labels {MADE}", partial(_with_labels, seconds=-seconds))
+        yield Cause(meaning, remedy, partial(_with_a_path, seconds=seconds)), labels
 
 
 def _with_a_path(capture: Capture, seconds: float) -> Capture:
     path = trajectory_of(capture)
 
-    def moved(frame: Frame) -> Frame:
+    def moved(frame: AnyFrame) -> AnyFrame:
         start, end = path.at(frame.time_start + seconds), path.at(frame.time_end + seconds)
         return replace(frame, T_world_rig_start=start, T_world_rig_end=end)
 

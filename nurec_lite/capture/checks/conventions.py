@@ -72,6 +72,7 @@ class Convention:
     mirrors: bool = False
     within: float = math.nan  # metres by which it puts points elsewhere than the sweeps show, once it fits
     family: str = ""  # of conventions of which only the best one is named
+    ranges: float = 1.0  # by which the ranges of the lidar are multiplied
     others: "tuple[Convention, ...]" = ()  # fit about as well
 
     def odds(self, motions: Motions, mirrored: Collection[str]) -> float:
@@ -127,7 +128,7 @@ def _conventions(capture: Capture, motions: Motions, poses: Poses) -> Iterator[C
 
 def _family(name: str) -> str:
     """Family of a reading of _families by the end or the beginning of its name."""
-    kinds = {"they are those of": "mount", "frames too": "shift"}
+    kinds = {"they are those of": "mount", " too early": "shift", " too late": "shift"}
     return next((family for words, family in kinds.items() if words in name), name)
 
 
@@ -156,7 +157,11 @@ def _families(capture: Capture) -> Iterator[tuple[str, str, Change]]:
         yield f"they are those of {sensor}", remedy, _mounted(T_rig_sensor)
     for k in chain.from_iterable((k, -k) for k in range(1, SHIFTS + 1)):
         way = "early" if k > 0 else "late"
-        yield f"they are {abs(k)} frames too {way}", f"give each frame its own pose {MADE}", _shifted(k)
+        yield (
+            f"they are {abs(k)} frame{'s' * (abs(k) > 1)} too {way}",
+            f"give each frame its own pose {MADE}",
+            _shifted(k),
+        )
     yield "their rotations are in degrees", f"give rotations in radians {MADE}", _in_radians(math.pi / 180)
     yield "their rotations were turned into radians twice", f"give them in radians {MADE}", _in_radians(180 / math.pi)
 
@@ -305,7 +310,7 @@ def _of_lidar(motions: Motions) -> Iterator[Convention]:
         yield Convention(
             f"the ranges of {lidar.name} are {many}", f"multiply ranges by {_plain(1 / s)} {MADE}",
             _with_positions(motions.posed, s * motions.posed[:, :3, 3]), with_ranges(lidar.name, 1 / s), 2.2 * PENALTY,
-            lidar.name, family="ranges",
+            lidar.name, family="ranges", ranges=1 / s,
         )  # fmt: skip
     yield Convention(
         f"T_rig_lidar of {lidar.name} is inverted", f"invert it {MADE}", X @ rig @ invert(X),

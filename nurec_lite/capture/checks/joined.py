@@ -4,7 +4,7 @@ those under which all of them agree are named."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -18,7 +18,7 @@ from nurec_lite.capture.checks.guesses import Guess, as_said
 from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import middle_poses, undisturbed
 from nurec_lite.capture.checks.ordered import ordered
-from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.two_places import APART as TWO_PLACES
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import nearest, trajectory_of
@@ -31,7 +31,8 @@ DOUBTS = (Level.CERTAIN, Level.LIKELY)
 EDGES, CLOSE = 0.06, 0.85  # contrast of sensors that agree, at least, and part of the highest one that fits alike
 HELD, LESS = 0.5, 0.08  # share of boxes that lie on objects, at least, and by how much less is alike
 EXCESS, MORE = 0.5, 1.5  # of motions that agree, at most, and times the least one that are alike
-NAMED = 3  # causes in a sentence
+KEY, LABELS = "give data.", "the labels are"  # beginnings of remedies and causes
+NAMED, GLANCED = 3, 3  # causes in a sentence, and sweeps of a glance at boxes
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,26 @@ def joined(sample: Sample, verdicts: list[Verdict]) -> list[Verdict]:
     said, causes = _measured(sample, sample.capture), _causes(sample, explained)
     known = [(cause, _measured(sample, cause.correct(sample.capture), cause.ranges)) for cause in causes]
     best = _best([said, *(found for _, found in known)])
-    right = [(cause, found) for cause, found in known if found.as_good_as(best)]
-    if said.as_good_as(best) or not right or (len(explained) == 1 and len(right) == len(known)):
+    fit = [(cause, found) for cause, found in known if found.as_good_as(best)]
+    right = _with_the_reader_s(fit, explained)
+    undecided = len(fit) == len(known) and {v.check for v in explained} == {poses.NAME}
+    if said.as_good_as(best) or not right or undecided:
         return verdicts
     one = _verdict(sample, explained, [cause for cause, _ in right[:NAMED]], said, right[0][1])
     return [one if v is explained[0] else v for v in verdicts if v is explained[0] or v not in explained]
+
+
+def _with_the_reader_s(
+    right: list[tuple[Cause, Measured]], explained: Sequence[Verdict]
+) -> list[tuple[Cause, Measured]]:
+    """Causes with a reader's key for labels of other frames; none if these are the only cause."""
+    keyed = next((v.remedy for v in explained if v.check == boxes.NAME and v.remedy and v.remedy.startswith(KEY)), None)
+    labels = [cause.meaning.startswith(LABELS) for cause, _ in right]
+    if keyed is None or not any(labels):
+        return right
+    if all(labels):
+        return []
+    return [(replace(c, remedy=keyed) if of_labels else c, f) for (c, f), of_labels in zip(right, labels, strict=True)]
 
 
 def _tellable(sample: Sample, verdicts: Sequence[Verdict]) -> bool:
@@ -76,21 +92,19 @@ def _causes(sample: Sample, explained: Sequence[Verdict]) -> list[Cause]:
     checks = {v.check for v in explained}
     causes = list(of_conventions(poses.alternatives(sample))) if poses.NAME in checks else []
     if cameras.CHECK in checks:
-        guesses = [sample.kept(("guess", c.name), lambda: None) for c in capture.cameras]
+        guesses = [sample.made().get(("guess", c.name)) for c in capture.cameras]
         known = [guess for guess in guesses if isinstance(guess, Guess)]
-        causes += of_cameras(capture, known) if len(known) == len(guesses) else []
+        causes += [] if sample.agreements else of_cameras(capture, known)  # no camera contradicts
     if boxes.NAME in checks:
         causes += _best_of_boxes(sample, list(of_boxes(capture, lidar)))
-    return causes
+    return list({cause.meaning: cause for cause in reversed(causes)}.values())[::-1]
 
 
-def _best_of_boxes(sample: Sample, causes: Sequence[Cause]) -> list[Cause]:
+def _best_of_boxes(sample: Sample, causes: Sequence[tuple[Cause, Cause]]) -> tuple[Cause, ...]:
     """The poses, and the labels, of the frame at which boxes hold the most."""
-    found = []
-    for which in (causes[::2], causes[1::2]):
-        shares = [_share(sample, cause.correct(sample.capture)) for cause in which]
-        found += [which[max(range(len(which)), key=shares.__getitem__)]] if which else []
-    return found
+    shares = [_share(sample, cause.correct(sample.capture), sweeps=GLANCED) for cause, _ in causes]
+    known = [k for k, share in enumerate(shares) if not math.isnan(share)]
+    return causes[max(known, key=shares.__getitem__)] if known else ()
 
 
 def _best(found: Sequence[Measured]) -> Measured:
@@ -129,17 +143,13 @@ def _unchanged(said: Capture, capture: Capture, ranges: float) -> bool:
     return ranges == 1.0 and said.sweeps[0].load is capture.sweeps[0].load
 
 
-def _share(sample: Sample, capture: Capture, ranges: float = 1.0) -> float:
+def _share(sample: Sample, capture: Capture, ranges: float = 1.0, sweeps: int | None = None) -> float:
     tracks = labelled(capture).tracks
     if not len(tracks):
         return math.nan
     same = _unchanged(sample.capture, capture, ranges)
-    other = (
-        Sample(capture, sample.images, sample.sweeps, _kept=sample._kept)
-        if same
-        else Sample(capture, sample.images, sample.sweeps)
-    )
-    found = fit_boxes([rays_of(other, frame) for frame in box_sweeps(other)], tracks)
+    other = sample.of_frames(capture) if same else Sample(capture, sample.images, sample.sweeps)
+    found = fit_boxes([rays_of(other, frame) for frame in spread(box_sweeps(other), sweeps)], tracks)
     return math.nan if boxes.few(found) else found.share
 
 
@@ -162,17 +172,17 @@ def _verdict(
     sample: Sample, explained: Sequence[Verdict], causes: Sequence[Cause], said: Measured, found: Measured
 ) -> Verdict:
     level = Level.CERTAIN if any(v.level is Level.CERTAIN for v in explained) else Level.LIKELY
-    changes = [
-        f"{words} {said_:.{digits}f}, then {then:.{digits}f}"
-        for words, said_, then, digits in (
-            ("contrast of edges", said.contrast, found.contrast, 2),
-            ("part of the returns in boxes", said.share, found.share, 2),
-            ("misfit of motions", said.excess, found.excess, 1),
+    told = [
+        (name, f"{words} {before:.{digits}f}, then {then:.{digits}f}")
+        for name, words, before, then, digits in (
+            ("poses", "misfit of motions", said.excess, found.excess, 1),
+            ("images", "contrast of edges", said.contrast, found.contrast, 2),
+            ("boxes", "part of the returns in boxes", said.share, found.share, 2),
         )
-        if not math.isnan(said_) and not math.isnan(then)
+        if not math.isnan(before) and not math.isnan(then)
     ]
-    meanings = ", or if ".join(cause.meaning for cause in causes)
-    sentence = f"Poses, sweeps, images and boxes agree if {meanings}, not as the capture says ({'; '.join(changes)})."
-    remedy = ", or ".join(cause.remedy for cause in causes)
-    name, check = sample.capture.name, explained[0].check
-    return Verdict(check, name, level, sentence, remedy, corrected=causes[0].correct)
+    names = " and ".join(part for part in (", ".join(name for name, _ in told[:-1]), told[-1][0]) if part)
+    meanings, changes = ", or if ".join(cause.meaning for cause in causes), "; ".join(words for _, words in told)
+    sentence = f"The sweeps agree with {names} if {meanings}, not as the capture says ({changes})."
+    remedy = ", or ".join(dict.fromkeys(cause.remedy for cause in causes))
+    return Verdict(explained[0].check, sample.capture.name, level, sentence, remedy, corrected=causes[0].correct)

@@ -47,6 +47,13 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
             yield Verdict(NAME, name, Level.UNKNOWN, sentence)
 
 
+def alternatives(sample: Sample) -> list[Convention]:
+    """Conventions that fit about alike, where one lidar's sweeps contradict the poses."""
+    (lidar,) = sample.capture.lidars
+    best = _convention(sample, undisturbed(sample, lidar), others=False)
+    return [] if best is None else [best, *best.others]
+
+
 def _surely(sample: Sample, verdict: Verdict, lidar: Lidar, others: bool) -> Verdict:
     """The verdict after twice as many motions decided whether a likely convention is certain."""
     more = more_motions(sample, lidar) if verdict.level is Level.LIKELY and verdict.corrected is not None else []
@@ -102,7 +109,9 @@ def _verdict(name: str, motions: Motions, level: Level, convention: Convention |
     found["fitting_m"] = convention.within
     alike = (convention, *convention.others)
     sentence += f"; they fit within {found['fitting_m']:.2f} m if {', or if '.join(c.meaning for c in alike)}."
-    return Verdict(NAME, name, level, sentence, ", or ".join(c.remedy for c in alike), found, convention.corrected)
+    return Verdict(
+        NAME, name, level, sentence, ", or ".join(dict.fromkeys(c.remedy for c in alike)), found, convention.corrected
+    )
 
 
 def _blamed(name: str, motions: Motions, others: bool) -> str:

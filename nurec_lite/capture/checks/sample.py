@@ -46,6 +46,10 @@ class Sample:
     _made: dict[Hashable, "_Once"] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
+    def of_frames(self, capture: Capture) -> "Sample":
+        """Returns a sample of another capture with the same loaders, without decoding frames again."""
+        return Sample(capture, self.images, self.sweeps, _kept=self._kept, _lock=self._lock)
+
     def blamed(
         self,
         *what: str,  # how the names of checks begin

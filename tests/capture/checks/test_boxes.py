@@ -10,7 +10,7 @@ import pytest
 import torch
 from pandaset_drive import needs_pandaset, read_pandaset
 
-from nurec_lite.capture.checks.box_guesses import _mirrored, _of_another_frame, _raised, _turned
+from nurec_lite.capture.checks.box_guesses import _mirrored, _raised, _turned, of_another_frame
 from nurec_lite.capture.checks.boxes import NAME, check_boxes
 from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.sample import Sample
@@ -49,7 +49,7 @@ def test_pandaset_is_right() -> None:
 
 
 def one_frame(n: int) -> Callable[[Tracks], Tracks]:
-    return lambda tracks: _of_another_frame(tracks, trajectory_of(street()), 0.1 * n)
+    return lambda tracks: of_another_frame(tracks, trajectory_of(street()), 0.1 * n)
 
 
 WRONG: dict[str, tuple[Callable[[Tracks], Tracks], str]] = {
