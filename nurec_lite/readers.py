@@ -118,6 +118,7 @@ def _chosen(capture: Capture, config: DataConfig) -> Capture:
             f"data.downscale is {config.downscale}, but {capture.name} is in memory and keeps the size of its images; leave it out, or "
             "write a pack and train on that"
         )
+    check_capture(capture, capture.name)
     return with_checked_loads(_limited(in_users_world(capture), config))
 
 

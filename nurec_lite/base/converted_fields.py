@@ -22,8 +22,10 @@ def convert_fields(
     """Gives each field of a type below a value of that type; UserError where the value given means none."""
     for name, kind in _typed_fields(type(record)):  # type: ignore[arg-type]
         value: Any = getattr(record, name)
-        if type(value) is not kind or (isinstance(value, Tensor) and not value.is_floating_point()):
-            object.__setattr__(record, name, converted(kind, value, f"{called}: {name}"))
+        kept = (torch.float64,) if name.startswith("T_") else _KEPT  # poses
+        if type(value) is not kind or (isinstance(value, Tensor) and value.dtype not in kept):
+            found = converted(kind, value, f"{called}: {name}")
+            object.__setattr__(record, name, found.double() if kept == (torch.float64,) else found)
 
 
 def converted(
@@ -67,17 +69,28 @@ def _truth(value: object) -> bool:
     return bool(value)
 
 
-def _tensor(value: object) -> Tensor:  # float64 unless it holds floating point numbers already
+def _tensor(value: object) -> Tensor:  # float64 unless it holds float32
     if isinstance(value, Tensor):
         if value.is_complex() or value.dtype == torch.bool:
             raise TypeError
-        return value if value.is_floating_point() else value.double()
+        return value if value.dtype in _KEPT else value.double()
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise TypeError
     return torch.from_numpy(array.astype(np.float64))
 
 
+def mask_of(
+    value: object,
+    what: str,  # for the message
+) -> Tensor:  # bool
+    array = value if isinstance(value, Tensor) else np.asarray(value)
+    if array.dtype not in (torch.bool, np.bool_):
+        raise UserError(f"{what} is {excerpt(value)}, but must be an array or a tensor of true and false")
+    return array if isinstance(array, Tensor) else torch.from_numpy(array.copy())
+
+
+_KEPT = (torch.float32, torch.float64)
 _CONVERSIONS: dict[Any, tuple[str, Callable[[Any], Any]]] = {
     str: ("a text", _text),
     int: ("a whole number", operator.index),

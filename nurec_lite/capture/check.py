@@ -165,6 +165,8 @@ def _frame_flaws(frames: Sequence[Frame], sensors: list[str], kind: str) -> Iter
     for frame in frames:
         if frame.sensor not in sensors:
             yield f"{kind} {frame.index} is of the sensor {excerpt(frame.sensor)}, which the capture lacks"
+        if frame.index < 0:
+            yield f"{kind} {frame.index} of {frame.sensor} has a number below 0"
         if not (max(abs(frame.time_start), abs(frame.time_end)) <= LATEST and frame.time_start <= frame.time_end):
             yield f"{_called(kind, frame)} lasts from {frame.time_start:g} s to {frame.time_end:g} s{_why_odd(frame)}"
     for sensor, index in _repeated([(frame.sensor, frame.index) for frame in frames]):

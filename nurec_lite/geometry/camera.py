@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.base.converted_fields import convert_fields
+from nurec_lite.base.converted_fields import convert_fields, mask_of
 from nurec_lite.base.errors import UserError
 from nurec_lite.geometry.lens import (
     ANGULAR,
@@ -59,6 +59,8 @@ class Camera:
 
     def __post_init__(self) -> None:
         convert_fields(self, f"camera {self.name}")
+        if self.mask is not None:
+            object.__setattr__(self, "mask", mask_of(self.mask, f"camera {self.name}: mask"))
         if self.shutter not in SHUTTERS:
             raise UserError(
                 f"camera {self.name}: shutter is '{self.shutter}', but must be one of {', '.join(SHUTTERS)}"

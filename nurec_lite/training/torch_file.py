@@ -9,7 +9,7 @@ Here a file is a tree (only names, numbers and tuples of these are referred to t
 import math
 import pickletools
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,11 +173,13 @@ class _Reader:
         return flat.as_strided(size, stride)
 
 
-def _dense(size: Iterable[int], stride: Iterable[int]) -> bool:
-    """Every element has a place of its own, with none between, in any order of the dimensions."""
+def _dense(size: Sequence[int], stride: Iterable[int]) -> bool:
+    """Every element has a place of its own, with none between, in any order of the dimensions. No element fills no place."""
+    if 0 in size:
+        return True
     places = 1
     for step, n in sorted(zip(stride, size, strict=True)):
-        if n != 1 and step != places and places:
+        if n != 1 and step != places:
             return False
         places *= n
     return True

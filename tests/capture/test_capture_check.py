@@ -95,6 +95,7 @@ MIRROR = pose(0) @ torch.diag(torch.tensor([1.0, 1.0, -1.0, 1.0], dtype=torch.fl
         (change("lidars", 0, azimuth_steps=0), "lidar top has azimuth_steps 0"),
         (change("images", 3, sensor="left"), "image 3 is of the sensor 'left', which the capture lacks"),
         (change("sweeps", 3, sensor="front"), "sweep 3 is of the sensor 'front', which the capture lacks"),
+        (change("images", 3, index=-1), "image -1 of front has a number below 0"),
         (change("images", 3, time_start=0.5, time_end=0.4), "image 3 of front lasts from 0.5 s to 0.4 s"),
         (change("sweeps", 3, time_end=math.nan), "sweep 3 of top lasts from 0.428571 s to nan s"),
         (change("sweeps", 3, index=2), "sweep 2 of top is there twice"),

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """data.lidars and data.seconds choose a part of a capture of any kind; drives are chosen by name, by first letters or by place."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from pack_parts import make_capture
+from tiny_capture import tiny_capture
 
 from nurec_lite.capture.choice import chosen_drive, chosen_sensors
 from nurec_lite.capture.pack import write_pack
@@ -92,3 +95,18 @@ def test_sensors_are_chosen_once_each() -> None:
     assert chosen_sensors("data.cameras", None, ("b", "a"), "x") == ("b", "a")
     with pytest.raises(CaptureError, match=r"data.lidars names 'a', but x has none"):
         chosen_sensors("data.lidars", ["a"], (), "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"time_start": math.nan}, "lasts from nan s"),
+        ({"sensor": "other"}, "is of the sensor 'other', which the capture"),
+    ],
+)
+def test_a_wrong_frame_of_a_capture_in_memory_is_refused_before_parts_are_chosen(
+    change: dict[str, Any], said: str
+) -> None:
+    images = (replace(tiny_capture().images[0], **change), *tiny_capture().images[1:])
+    with pytest.raises(CaptureError, match=said):
+        read_capture(DataConfig(), source=replace(tiny_capture(), split=None, images=images))

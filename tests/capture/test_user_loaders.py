@@ -34,6 +34,9 @@ IMAGE, SWEEP = tiny_capture().images[0], tiny_capture().sweeps[0]
         (CAMERA, "T_rig_cam", CAMERA.T_rig_cam.tolist(), torch.Tensor),
         (CAMERA, "distortion", np.zeros(5), tuple),
         (CAMERA, "distortion", [0.1, 0, 0, 0, 0], tuple),
+        (CAMERA, "T_rig_cam", CAMERA.T_rig_cam.half(), torch.Tensor),
+        (CAMERA, "mask", np.eye(CAMERA.height, CAMERA.width, dtype=bool), torch.Tensor),
+        (CAMERA, "mask", np.eye(CAMERA.height, CAMERA.width, dtype=bool).tolist(), torch.Tensor),
         (LIDAR, "elevations", LIDAR.elevations.tolist(), torch.Tensor),
         (LIDAR, "azimuth_steps", np.int32(64), int),
         (LIDAR, "clockwise", np.True_, bool),
@@ -61,6 +64,8 @@ def test_numbers_and_arrays_are_taken(record: Any, name: str, value: Any, kind: 
         (CAMERA, "name", 3, "name is 3, but must be a text"),
         (CAMERA, "T_rig_cam", None, "T_rig_cam is None, but must be an array or a tensor of numbers"),
         (CAMERA, "T_rig_cam", [["a"]], "but must be an array or a tensor of numbers"),
+        (CAMERA, "mask", "bonnet.png", "mask is 'bonnet.png', but must be an array or a tensor of true and false"),
+        (CAMERA, "mask", np.eye(3), "but must be an array or a tensor of true and false"),
         (CAMERA, "distortion", None, "distortion is None, but must be a list of numbers"),
         (CAMERA, "distortion", "abcde", "distortion is 'abcde', but must be a list of numbers"),
         (CAMERA, "distortion", torch.zeros(2, 5), "but must be a list of numbers"),
@@ -163,6 +168,15 @@ def test_pictures_of_pillow_are_images(tmp_path: Path) -> None:
     picture = Image.fromarray(IMAGE.load().numpy())
     write_pack(with_load(Loaded(picture), "images"), tmp_path / "a.pack", image_format="png")
     assert torch.equal(read_pack(tmp_path / "a.pack").images[0].load(), IMAGE.load())
+
+
+@pytest.mark.parametrize(
+    ("record", "name"), [(CAMERA, "T_rig_cam"), (LIDAR, "T_rig_lidar"), (IMAGE, "T_world_rig_start")]
+)
+def test_poses_are_float64(record: Any, name: str) -> None:
+    """Products of poses of two types end in an error of torch."""
+    found = getattr(replace(record, **{name: getattr(record, name).float()}), name)
+    assert found.dtype == torch.float64 and torch.equal(found, getattr(record, name).float().double())
 
 
 def test_sensors_keep_their_tensors() -> None:

@@ -36,7 +36,7 @@ def pickled(path: Path) -> bytes:
 
 @pytest.mark.parametrize(
     "tensor",
-    [torch.arange(6.0), torch.arange(6.0).view(2, 3).T, torch.zeros(0, 3), torch.tensor(2.5), torch.arange(3),
+    [torch.arange(6.0), torch.arange(6.0).view(2, 3).T, torch.zeros(0, 3), torch.zeros(0, 6)[:, :3], torch.tensor(2.5), torch.arange(3),
      torch.arange(24.0).view(2, 3, 4).permute(2, 0, 1), torch.ones(3, dtype=torch.uint8), torch.ones(1, 5, 1).double()],
 )  # fmt: skip
 def test_tensors_come_back_with_their_strides(tmp_path: Path, tensor: Tensor) -> None:
