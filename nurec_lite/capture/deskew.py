@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
-from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
-from nurec_lite.geometry.camera_batch import CameraBatch
+from nurec_lite.geometry.camera import Camera, CameraBatch, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.se3 import Motion, invert, motion_between, pose_matrix, quat_conjugate, quat_rotate, transform
 

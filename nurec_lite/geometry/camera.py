@@ -5,9 +5,9 @@ Camera frame: x right, y down, z forward; the centre of the first pixel is at (0
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -29,10 +29,8 @@ from nurec_lite.geometry.lens import (
 )
 from nurec_lite.geometry.masks import reduced
 
-if TYPE_CHECKING:
-    from nurec_lite.geometry.camera_batch import CameraBatch
-
 MOST_XI = 100.0
+Alike = tuple[object, ...]  # equal for cameras that one batch may hold
 AGREES = 0.5  # pixels between a polynomial and its inverse, if a file gives both
 SHUTTERS = ("global", "top_to_bottom", "bottom_to_top", "left_to_right", "right_to_left")
 SIDEWAYS = SHUTTERS[3:]  # those that read columns
@@ -100,8 +98,39 @@ class Camera:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class CameraBatch:
+    """F cameras whose `is_plain` holds, in the fields that a projection reads: points are projected into all of their images at once."""
+
+    width: int  # pixels
+    height: int
+    fx: Tensor  # [F, 1] float64, pixels
+    fy: Tensor
+    cx: Tensor
+    cy: Tensor
+    T_rig_cam: Tensor  # [F, 4, 4] float64
+    distortion: tuple[Tensor, ...]  # [F, 1] float64 each
+    shutter: str
+
+    @staticmethod
+    def of(cameras: Sequence[Camera], device: torch.device | str) -> "CameraBatch":
+        """Cameras that `alike` calls equal; one at least."""
+        first = cameras[0]
+        rows = [[c.fx, c.fy, c.cx, c.cy, *c.distortion] for c in cameras]
+        fx, fy, cx, cy, *distortion = torch.tensor(rows, dtype=torch.float64).to(device)[:, None].unbind(-1)
+        mountings = torch.stack([c.T_rig_cam for c in cameras]).to(device)
+        return CameraBatch(first.width, first.height, fx, fy, cx, cy, mountings, tuple(distortion), first.shutter)
+
+
+def alike(camera: Camera) -> Alike:
+    """The key that cameras of one batch share. A camera with another lens shares it with itself alone."""
+    if not camera.is_plain:
+        return (id(camera),)
+    return camera.width, camera.height, camera.shutter, len(camera.distortion)
+
+
 def distort(
-    camera: "Camera | CameraBatch",
+    camera: Camera | CameraBatch,
     xy: Tensor,  # [..., 2] x / z, y / z
 ) -> Tensor:  # [..., 2]
     """OpenCV's model: radial 1 + k1 r2 + k2 r4 + k3 r6 and tangential p1, p2."""
@@ -139,7 +168,7 @@ def undistort(
 
 
 def project_points(
-    camera: "Camera | CameraBatch",
+    camera: Camera | CameraBatch,
     points: Tensor,  # [..., 3] metres, camera frame; [F, n, 3] of a batch
 ) -> tuple[Tensor, Tensor]:  # pixels [..., 2], depth [...] in metres (pixels mean nothing where it is not positive)
     """The depth is z, or of an angular lens the distance, negative beyond the angles that the image holds."""
@@ -287,7 +316,7 @@ def _pixel_centres(camera: Camera) -> Tensor:  # [H, W, 2] float64
 
 
 def shutter_fraction(
-    camera: "Camera | CameraBatch",
+    camera: Camera | CameraBatch,
     pixels: Tensor,  # [..., 2]
 ) -> (
     Tensor

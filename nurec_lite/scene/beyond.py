@@ -97,7 +97,7 @@ def _rotations(pictures: Sequence[Picture]) -> Tensor:  # [F, 3, 3] float32, cam
 
 
 def _sampled(picture: Picture, rotation: Tensor, height: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of every few pixels the direction in the world [n, 3], the colour [n, 3] uint8, and whether the pixel shows the scene [n]."""
+    """Directions in the world [n, 3] of every few pixels, their colours [n, 3] uint8, and whether each shows the scene [n]."""
     camera, device, stride = picture.camera, picture.image.device, _stride(picture, height)
     some = (slice(stride // 2, None, stride),) * 2
     directions, colours = (v[some].flatten(0, 1) for v in (pixel_directions(camera, device=device), picture.image))

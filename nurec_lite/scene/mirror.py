@@ -24,7 +24,7 @@ def with_mirrored(
 ) -> Points:
     """Points, then mirror images of the symmetric actors' about the plane y = 0 where nothing was measured, with the colours of their
     originals. All actors are searched at once, far from one another."""
-    nodes = torch.tensor(sorted(symmetric), dtype=torch.int64, device=points.node.device)
+    nodes = torch.tensor(sorted(symmetric), dtype=torch.int64).to(points.node.device)
     own = points.select(torch.isin(points.node, nodes))
     if len(own) == 0:
         return points

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from nurec_lite.capture.deskew import project_into_frames
 from nurec_lite.capture.types import ImageFrame
-from nurec_lite.geometry.camera import Camera
-from nurec_lite.geometry.camera_batch import Alike, CameraBatch, alike
+from nurec_lite.geometry.camera import Alike, Camera, CameraBatch, alike
 from nurec_lite.geometry.masks import mask_on
 
 NEAREST = 0.1  # metres from the camera at which a point may lie

@@ -109,7 +109,7 @@ def _best(
 
 
 def _met(tree: "small_gicp.KdTree", points: NDArray[np.float64]) -> int:  # [n, 4]
-    """How many points lie near one of the sweep before."""
+    """Number of points near one of the sweep before."""
     if not len(points):
         return 0
     squares = tree.batch_nearest_neighbor_search(np.ascontiguousarray(points[:, :3]))[1]
