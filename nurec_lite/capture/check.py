@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nurec_lite.base.names import NODES, clashes, folded, label_flaw, name_flaw
 from nurec_lite.base.texts import excerpt
-from nurec_lite.capture.types import Capture, CaptureError, Frame
+from nurec_lite.capture.types import POSES_FROM, Capture, CaptureError, Frame
 from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.camera import Camera, lens_flaw
 from nurec_lite.geometry.lidar import Lidar, RayTable
@@ -53,6 +53,7 @@ def _flaws(capture: Capture) -> Iterator[str]:
         yield from (f"lidar {lidar.name} has {flaw}" for flaw in _lidar_flaws(lidar))
     yield from _frame_flaws(capture.images, [camera.name for camera in capture.cameras], "image")
     yield from _frame_flaws(capture.sweeps, [lidar.name for lidar in capture.lidars], "sweep")
+    yield from _world_flaws(capture)
     yield from _track_shape_flaws(capture.tracks)
     yield from _track_flaws(capture)
     yield from _split_flaws(capture)
@@ -208,6 +209,24 @@ def _pose_flaws(frames: Sequence[Frame], kind: str) -> Iterator[str]:
         yield from (f"{name} of {_called(kind, frames[i])} is no rigid pose" for i in wrong)
 
 
+# ---- the world
+
+
+def _world_flaws(capture: Capture) -> Iterator[str]:
+    origin, points = capture.origin, capture.points
+    numbers = isinstance(origin, tuple | list) and all(isinstance(x, int | float) for x in origin)
+    if not numbers or len(origin) != 3 or not all(abs(x) <= FARTHEST for x in origin):
+        yield f"origin is {excerpt(origin)}, but must be three numbers within +-{FARTHEST:g}"
+    if capture.poses_from not in POSES_FROM:
+        yield f"poses_from is {excerpt(capture.poses_from)}, but must be one of {', '.join(POSES_FROM)}"
+    if points is None:
+        return
+    if points.dim() != 2 or points.shape[1] != 3:
+        yield f"points have the shape {list(points.shape)}, but must have [n, 3]"
+    elif not bool((points.abs() <= FARTHEST).all()):
+        yield f"points hold a number that is not within +-{FARTHEST:g}"
+
+
 # ---- tracks and split
 
 
@@ -232,8 +251,8 @@ def _track_shape_flaws(tracks: Tracks) -> Iterator[str]:
     steps = all(a < b for a, b in pairwise(tracks.offsets))
     if len(tracks.offsets) != k + 1 or tracks.offsets[0] != 0 or tracks.offsets[-1] != m or not steps:
         yield f"tracks.offsets must rise from 0 to {m}, the number of keyframes, with {k + 1} entries for {k} tracks"
-    if not 0 <= tracks.margin <= LATEST:
-        yield f"tracks.margin is {tracks.margin:g} s, but must not be negative"
+    if not isinstance(tracks.margin, int | float) or not 0 <= tracks.margin <= LATEST:
+        yield f"tracks.margin is {excerpt(tracks.margin)} s, but must not be negative"
 
 
 def without_unseen_tracks(capture: Capture) -> Capture:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from nurec_lite.base.converted_fields import convert_fields
+from nurec_lite.base.converted_fields import convert_fields, converted
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.measured import Measured
@@ -30,6 +30,7 @@ SPLITS = ("interp", "side", "validation", "half")
 
 # How the poses of the rig are known
 GIVEN, POSITIONED, UNKNOWN, CHOSEN, ESTIMATED = "given", "positioned", "unknown", "chosen", "estimated"
+POSES_FROM = (GIVEN, POSITIONED, UNKNOWN, CHOSEN, ESTIMATED)
 
 
 class CaptureError(UserError):
@@ -188,6 +189,8 @@ class Capture:
     def __post_init__(self) -> None:
         for name, kind in (("cameras", Camera), ("lidars", Lidar), ("images", ImageFrame), ("sweeps", SweepFrame)):
             object.__setattr__(self, name, _all_of(kind, getattr(self, name), f"capture {self.name!s:.40}: {name}"))
+        if self.points is not None:
+            object.__setattr__(self, "points", converted(Tensor, self.points, f"capture {self.name!s:.40}: points"))
         if not isinstance(self.tracks, Tracks):
             raise CaptureError(f"capture {self.name}: tracks must be Tracks, such as Tracks.empty()")
         if not isinstance(self.split, Split | None):

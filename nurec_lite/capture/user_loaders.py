@@ -77,6 +77,8 @@ def _values(
             "has fields of different lengths" if list(values.shape[1:]) == shape[1:] else "has a field of another shape"
         )
         raise CaptureError(f"{where} {flaw}: {name} has shape {list(values.shape)}, but must have {shape}; {_REMEDY}")
+    if name in ("directions", "times") and not bool(right.isfinite().all()):
+        raise CaptureError(f"{where}: {name} holds numbers that are not finite; {_REMEDY}")
     if not kind.is_floating_point and not torch.equal(right.to(values.dtype), values):
         raise CaptureError(f"{where}: {name} must hold {kind}, but holds {excerpt(values.tolist())}; {_REMEDY}")
     return right

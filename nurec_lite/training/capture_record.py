@@ -12,7 +12,7 @@ from nurec_lite.capture.check import FARTHEST, LATEST, MAX_AZIMUTH_STEPS, MAX_BE
 from nurec_lite.capture.digest import Digest, KnownPath, SensorFrames
 from nurec_lite.capture.looks import MEANS
 from nurec_lite.capture.trajectory import Trajectory
-from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, POSITIONED, UNKNOWN
+from nurec_lite.capture.types import POSES_FROM
 from nurec_lite.geometry.camera import SHUTTERS, Camera
 from nurec_lite.geometry.lens import COEFFICIENTS
 from nurec_lite.geometry.lidar import Lidar, RayTable
@@ -22,7 +22,6 @@ MOST = 1 << 62  # bytes, checksums and numbers of frames
 FAR = 2 * FARTHEST  # metres: a pose about an origin, both within bounds
 SMALLEST = 1e-9  # of values above 0
 LEFT_OUT = ("mask",)  # of a camera: each use of a scene chooses its masks
-POSES_FROM = (GIVEN, POSITIONED, UNKNOWN, CHOSEN, ESTIMATED)
 _NUMBERS: dict[str, tuple[float, float]] = {
     "width": (1, MAX_PIXELS), "height": (1, MAX_PIXELS), "fx": (SMALLEST, FARTHEST), "fy": (SMALLEST, FARTHEST),
     "cx": (-FARTHEST, FARTHEST), "cy": (-FARTHEST, FARTHEST), "max_range": (SMALLEST, FARTHEST),

@@ -141,6 +141,7 @@ def changed(**values: Callable[[Any], Any]) -> Callable[[], Any]:
         (changed(ranges=lambda v: None), "ranges holds None, but must hold numbers"),
         (changed(ranges=lambda v: v[:, None]), r"ranges has shape \[\d+, 1\], but must have \[\d+\]"),
         (changed(times=lambda v: v[:-1]), r"times has shape \[\d+\], but must have \[\d+\]"),
+        (changed(times=lambda v: v * math.nan), "times holds numbers that are not finite"),
         (changed(directions=lambda v: v[:, :2]), r"directions has shape \[\d+, 2\], but must have \[\d+, 3\]"),
         (changed(rings=lambda v: v + 0.5), "rings must hold torch.int64"),
         (changed(returned=lambda v: v * math.nan), "returned must hold torch.bool"),

@@ -100,7 +100,7 @@ def _best(
     import small_gicp
 
     found = [small_gicp.align(world, source, guess.numpy(), REACH, max_iterations=ROUNDS) for guess in guesses]
-    if before is not None and len(found) > 1:
+    if before is not None and len(found) > 1 and len(before.points()):  # the library reads beyond an empty tree
         upright = source.points()[np.array([surface[2, 2] > UPRIGHT for surface in source.covs()], dtype=np.bool_)]
         tree = small_gicp.KdTree(before.points()[:, :3])
         met = [_met(tree, upright @ fit.T_target_source.T) for fit in found]

@@ -43,7 +43,7 @@ class Map:
     """m points in the world."""
 
     points: Tensor  # [m, 3]
-    tree: "small_gicp.KdTree"
+    tree: "small_gicp.KdTree | None"  # None: too few points to make a surface
     threads: int
 
     def met(
@@ -51,6 +51,9 @@ class Map:
         points: Tensor,  # [n, 3] world
         reach: float,  # metres
     ) -> Met:
+        if self.tree is None:  # the library reads beyond an empty tree
+            none = torch.zeros(0, dtype=torch.int64)
+            return Met(none, none, none.new_zeros(0, NEIGHBOURS), none)
         nearest, squares = self.tree.batch_nearest_neighbor_search(points.numpy(), num_threads=self.threads)
         rows = torch.from_numpy(np.flatnonzero(np.asarray(squares) < reach * reach))
         at = torch.from_numpy(np.asarray(nearest).astype(np.int64))[rows]
@@ -73,4 +76,5 @@ def surface_map(
 
     threads = threads or torch.get_num_threads()
     points = points.contiguous()
-    return Map(points, small_gicp.KdTree(points.numpy(), threads), threads)
+    tree = small_gicp.KdTree(points.numpy(), threads) if len(points) >= NEIGHBOURS else None
+    return Map(points, tree, threads)

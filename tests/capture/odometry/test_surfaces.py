@@ -4,6 +4,8 @@
 import pytest
 import torch
 
+from nurec_lite.capture.odometry.clouds import Cloud
+from nurec_lite.capture.odometry.front import scan_to_map
 from nurec_lite.capture.odometry.planes import planes
 from nurec_lite.capture.odometry.surfaces import surface_map
 from nurec_lite.geometry.se3 import quat_to_matrix
@@ -47,3 +49,23 @@ def test_points_meet_the_surfaces_within_reach() -> None:
 def test_nothing_near_is_no_surface() -> None:
     rows, at, normals = surface_map(torch.rand(50, 3).double()).surfaces(torch.full((4, 3), 99.0).double(), 0.5)
     assert len(rows) == len(at) == 0 and normals.shape == (0, 3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_few_points_of_a_map_are_no_surface(count: int) -> None:
+    """The library ends the process where it looks into an empty tree."""
+    rows, at, normals = surface_map(torch.rand(count, 3).double()).surfaces(torch.rand(4, 3).double(), 0.5)
+    assert len(rows) == len(at) == 0 and normals.shape == (0, 3)
+
+
+@pytest.mark.parametrize("empty", [(0, 1), (4, 5, 6), tuple(range(7))])
+def test_sweeps_without_returns_leave_a_path(empty: tuple[int, ...]) -> None:
+    room = (
+        torch.rand(4000, 3, generator=torch.Generator().manual_seed(0)).double() * torch.tensor([20.0, 9, 4]).double()
+    )
+    clouds = [
+        Cloud(0.1 * k, room[: 0 if k in empty else None], torch.full((0 if k in empty else 4000,), 0.1 * k).double())
+        for k in range(7)
+    ]
+    found = scan_to_map(clouds, None)
+    assert found.shape == (7, 4, 4) and bool(found.isfinite().all())
