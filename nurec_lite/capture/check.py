@@ -251,8 +251,10 @@ def _track_shape_flaws(tracks: Tracks) -> Iterator[str]:
     steps = all(a < b for a, b in pairwise(tracks.offsets))
     if len(tracks.offsets) != k + 1 or tracks.offsets[0] != 0 or tracks.offsets[-1] != m or not steps:
         yield f"tracks.offsets must rise from 0 to {m}, the number of keyframes, with {k + 1} entries for {k} tracks"
-    if not isinstance(tracks.margin, int | float) or not 0 <= tracks.margin <= LATEST:
-        yield f"tracks.margin is {excerpt(tracks.margin)} s, but must not be negative"
+    if not isinstance(tracks.margin, int | float):
+        yield f"tracks.margin is {excerpt(tracks.margin)}, but must be a number of seconds"
+    elif not 0 <= tracks.margin <= LATEST:
+        yield f"tracks.margin is {tracks.margin:g} s, but must not be negative"
 
 
 def without_unseen_tracks(capture: Capture) -> Capture:

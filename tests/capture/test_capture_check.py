@@ -124,7 +124,7 @@ MIRROR = pose(0) @ torch.diag(torch.tensor([1.0, 1.0, -1.0, 1.0], dtype=torch.fl
         (tracks(quaternions={2: 0.0}), r"track a \(Tram\) has a quaternion of a length other than 1"),
         (tracks(times={1: 0.1}), r"track 7 \(Car\) has times that do not increase"),
         (tracks(margin=math.nan), "tracks.margin is nan s"),
-        (tracks(margin=None), "tracks.margin is None s, but must not be negative"),
+        (tracks(margin=None), "tracks.margin is None, but must be a number of seconds"),
         (lambda c: replace(c, points=torch.zeros(4, 2)), r"points have the shape \[4, 2\], but must have \[n, 3\]"),
         (lambda c: replace(c, points=torch.full((1, 3), math.nan)), "points hold a number that is not within"),
         (
