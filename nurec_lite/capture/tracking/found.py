@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from nurec_lite.capture.checks.impossible import impossible_tracks
-from nurec_lite.capture.tracking.boxes import Path
+from nurec_lite.capture.tracking.boxes import Path, turned
 from nurec_lite.capture.tracking.cloud import Cloud, cloud_of
 from nurec_lite.capture.tracking.free_space import find_candidates
 from nurec_lite.capture.tracking.ground import Ground, ground_of
@@ -20,6 +20,7 @@ from nurec_lite.geometry.tracks import Tracks
 MARGIN = 0.5  # sweeps for which a track exists before its first and after its last moment
 BEAMS = 8  # of a lidar at least: with fewer, objects cannot be separated from the ground
 OWN, OWN_CHANGE = 6.0, 0.3  # metres around the lidar, and by which the distance of a part of the vehicle changes
+OWN_SIDE = 1.2  # metres to the side that the vehicle and its mirrors reach
 ERROR = 0.05  # metres: standard deviation of the height of the ground
 SIDES = 0.7, 1.2, 1.7  # metres from the sides of an object, where the ground is looked up
 CROWN = 0.08  # metres by which the middle of a street lies above its sides at most
@@ -35,14 +36,16 @@ def find_tracks(capture: Capture) -> Tracks:
     sweeps = read_sweeps(lidar, frames)
     ground = ground_of(sweeps)
     cloud = cloud_of(sweeps, find_candidates(sweeps, ground))
-    tracks = _tracks([path for path in find_objects(cloud) if not _own(path, cloud)], sweeps, ground)
+    tracks = _tracks([path for path in find_objects(cloud) if not is_own(path, cloud)], sweeps, ground)
     return _possible(capture, tracks)
 
 
-def _own(path: Path, cloud: Cloud) -> bool:
-    """Returns of the vehicle itself keep their distance from the lidar."""
-    away = np.linalg.norm(path.places - cloud.sensor(path.times), axis=1)
-    return float(away.max()) < OWN and float(away.max() - away.min()) < OWN_CHANGE
+def is_own(path: Path, cloud: Cloud) -> bool:
+    """Returns of the vehicle itself keep their distance from the lidar. So does traffic beside it, but one lane further."""
+    from_lidar = path.places - cloud.sensor(path.times)
+    away = np.linalg.norm(from_lidar, axis=1)
+    aside = np.abs(turned(from_lidar, path.yaws)[:, 1]) - 0.5 * path.kind.size[1]
+    return float(away.max()) < OWN and float(np.ptp(away)) < OWN_CHANGE and float(np.median(aside)) < OWN_SIDE
 
 
 def _possible(capture: Capture, tracks: Tracks) -> Tracks:

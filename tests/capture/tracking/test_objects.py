@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nurec_lite.capture.tracking.boxes import Path
 from nurec_lite.capture.tracking.cloud import Cloud
+from nurec_lite.capture.tracking.found import is_own
 from nurec_lite.capture.tracking.objects import find_objects
 from nurec_lite.capture.tracking.smooth import smooth
 
@@ -146,3 +147,12 @@ def test_a_car_ahead_keeps_its_track_to_the_end_where_nothing_saw_past_it() -> N
     unsure = replace(seen, moving=seen.moving & (seen.times < 2.6))
     (path,) = find_objects(unsure)
     assert path.times[-1] == pytest.approx(2.95)
+
+
+@pytest.mark.parametrize(("aside", "own"), [(3.3, False), (-3.0, False), (0.0, True)])
+def test_traffic_beside_the_vehicle_is_not_its_own_part(aside: float, own: bool) -> None:
+    """A van in the next lane keeps its distance as the trailer behind the lidar does."""
+    way = driven(np.full(30, 10.0), start=(0.0 if aside else -4.5, aside))
+    seen = cloud([way])
+    (path,) = find_objects(seen)
+    assert is_own(path, seen) == own
