@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.ground import upside_down
 from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
 from nurec_lite.capture.checks.sample import Sample
@@ -103,7 +104,7 @@ def _of_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
     if off > max(CLOSE, OF_A_BEAM * rings.step):
         level, flaw = _elsewhere(rings, off)
         return _wrong(lidar, level, flaw, figures)
-    ordered_otherwise = _shuffled(sweeps) or _reversed(lidar, sweeps)
+    ordered_otherwise = _shuffled(sweeps) or upside_down(lidar, sweeps) or _reversed(lidar, sweeps)
     if ordered_otherwise is not None:
         return _wrong(lidar, Level.CERTAIN, ordered_otherwise, figures)
     sentence = f"Rays of {lidar.name} lie on its beams, within {off:.2f}°."
@@ -112,7 +113,7 @@ def _of_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
 
 def _without_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
     """Rings of a lidar without rows and columns only group its rays."""
-    flaw = _shuffled(sweeps) or _reversed(lidar, sweeps)
+    flaw = _shuffled(sweeps) or upside_down(lidar, sweeps) or _reversed(lidar, sweeps)
     if flaw is not None:
         return _wrong(lidar, Level.CERTAIN, flaw)
     sentence = f"{lidar.name} has no rows and columns, and ranges of its neighbouring rays are alike."

@@ -29,6 +29,7 @@ from wrong_rays import (
 )
 
 from nurec_lite.capture.checks import driving, poses, ray_crops, ray_times, rays
+from nurec_lite.capture.checks.ground import upside_down
 from nurec_lite.capture.checks.run import CHECKS
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.trust import doubts_about
@@ -167,3 +168,14 @@ def test_training_on_a_pack_stops_with_the_sentence(
     capture = read_capture(DataConfig(kind="pack", root=str(tmp_path / "drive.pack")))
     with pytest.raises(CaptureError, match=f"{sentence}.*data.trust=true"):
         doubts_about(capture, "drive.pack", trust=False)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_lidar_on_its_head_is_named(axis: int) -> None:
+    turn = -torch.eye(4, dtype=torch.float64)
+    turn[axis, axis] = turn[3, 3] = 1.0
+    lidars = (replace(x, T_rig_lidar=x.T_rig_lidar.double() @ turn) for x in street().lidars)
+    odd = replace(street(), lidars=tuple(lidars))
+    (verdict,) = rays.check_rays(Sample(odd))
+    assert verdict.level is Level.CERTAIN and "The road seems to lie 1." in verdict.sentence
+    assert upside_down(street().lidars[0], []) is None
