@@ -20,6 +20,7 @@ from nurec_lite.geometry.se3 import (
 )
 from nurec_lite.geometry.tracks import Tracks
 
+SCALES = (2.0, 0.5, 1.5)  # by which sizes may be too large
 FRAMES = 2  # by which labels are tried
 MADE = "where the capture was made"
 
@@ -37,9 +38,19 @@ def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGu
     tracks = capture.tracks
     for known in capture.labels:
         yield BoxGuess(known.meaning, known.remedy, partial(_about_origin, capture, known))
-    for order, name in (((1, 0, 2), "width, length, height"), ((2, 1, 0), "height, width, length")):
+    other = "width, length, height, or they are turned by 90 degrees"  # which holds the same returns
+    for order, name in (((1, 0, 2), other), ((2, 1, 0), "height, width, length")):
         sized = replace(tracks, sizes=tracks.sizes[:, list(order)])
-        yield _guess(f"the sizes are {name}", f"give sizes as length, width, height {MADE}", sized)
+        turn = ", or turn them by 90 degrees" if name == other else ""
+        yield _guess(f"the sizes are {name}", f"give sizes as length, width, height{turn} {MADE}", sized)
+    for k in SCALES:
+        scaled = replace(tracks, sizes=tracks.sizes / k)
+        times = f"{max(k, 1 / k):g} times too {'large' if k > 1 else 'small'}"
+        yield _guess(
+            f"the sizes are {times}",
+            f"{f'divide sizes by {k:g}' if k > 1 else f'multiply sizes by {1 / k:g}'} {MADE}",
+            scaled,
+        )
     yield _guess("they are turned by 90 degrees", f"turn them {MADE}", _turned(tracks, math.pi / 2))
     yield _guess(
         "their places are the middle of the bottom", f"raise them by half of the height {MADE}", _raised(tracks, 0.5)

@@ -9,6 +9,7 @@ import torch
 from nurec_lite.capture.checks.box_guesses import BoxGuess, guesses
 from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes, returned_rays
 from nurec_lite.capture.checks.impossible import impossible_tracks
+from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import trajectory_of
@@ -41,6 +42,8 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     best = _best(capture, rays, said)
     if best is not None and not sample.blamed("poses", "rays"):
         yield _named(capture, said, *best)
+    elif late := None if sample.blamed("poses", "rays") else moving_elsewhere(capture, rays, moving(capture.tracks)):
+        yield Verdict(NAME, capture.name, Level.LIKELY, *late)
     elif few(said):
         yield _unknown(
             capture, f"Too few boxes lie within {FARTHEST:.0f} m of the lidar to compare them with its returns."
@@ -70,12 +73,12 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
     starts = [frame.time_mid for frame in capture.sweeps if frame.sensor == capture.sweeps[0].sensor]
     period = float(torch.tensor(starts).diff().median()) if len(starts) > 1 else PERIOD
     safe = said.share >= SAFE and not few(said)
-    moving, found = _moving(capture.tracks), list[tuple[float, BoxGuess, BoxFit]]()
+    those, found = moving(capture.tracks), list[tuple[float, BoxGuess, BoxFit]]()
     for guess in guesses(capture, trajectory_of(capture), period):
-        if (not guess.moving and safe) or (guess.moving and len(moving) < TRACKS):
+        if (not guess.moving and safe) or (guess.moving and len(those) < TRACKS):
             continue
-        numbers = moving if guess.moving else list(range(len(capture.tracks)))
-        if guess.moving and not _may_fit(rays, said, guess, moving):
+        numbers = those if guess.moving else list(range(len(capture.tracks)))
+        if guess.moving and not _may_fit(rays, said, guess, those):
             continue
         fit = _fitted(rays, guess)
         if fit is not None and not few(fit) and _fits(fit, said, numbers, BETTER):
@@ -86,12 +89,12 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
     return next(((guess, fit) for guess, fit in alike if float(fit.returns.median()) >= MANY * most), None)
 
 
-def _may_fit(rays: list[Rays], said: BoxFit, guess: BoxGuess, moving: list[int]) -> bool:
+def _may_fit(rays: list[Rays], said: BoxFit, guess: BoxGuess, those: list[int]) -> bool:
     """Whether the boxes that move fit better. They are few, and boxes that stand fit any such guess alike."""
     if len(said) < BOXES:
         return True
-    fit = _fitted(rays, guess, moving)
-    return fit is not None and _above(fit, said, moving, BETTER)
+    fit = _fitted(rays, guess, those)
+    return fit is not None and _above(fit, said, those, BETTER)
 
 
 def _fitted(rays: list[Rays], guess: BoxGuess, numbers: list[int] | None = None) -> BoxFit | None:
@@ -112,7 +115,7 @@ def _above(fit: BoxFit, said: BoxFit, numbers: list[int], bar: tuple[float, floa
     return apart >= bar[0] and errors >= bar[1]
 
 
-def _moving(tracks: Tracks) -> list[int]:
+def moving(tracks: Tracks) -> list[int]:
     rows = [slice(a, b) for a, b in zip(tracks.offsets, tracks.offsets[1:], strict=False)]
     ways = [float((tracks.translations[r][-1] - tracks.translations[r][0]).norm()) for r in rows]
     spans = [float(tracks.times[r][-1] - tracks.times[r][0]) for r in rows]
@@ -127,8 +130,8 @@ def _figures(found: BoxFit) -> dict[str, float]:
 
 
 def _named(capture: Capture, said: BoxFit, guess: BoxGuess, fit: BoxFit) -> Verdict:
-    moving = _moving(capture.tracks) if guess.moving else list(range(len(capture.tracks)))
-    sure = not guess.moving and _fits(fit, said, moving, SURELY)
+    numbers = moving(capture.tracks) if guess.moving else list(range(len(capture.tracks)))
+    sure = not guess.moving and _fits(fit, said, numbers, SURELY)
     own, other = _figures(said), _figures(fit)
     sentence = (
         f"The boxes of the tracks do not lie where the lidar sees objects: they hold {own['returns']:.0f} returns in the median "

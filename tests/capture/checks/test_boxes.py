@@ -11,8 +11,10 @@ import torch
 from pandaset_drive import needs_pandaset, read_pandaset
 
 from nurec_lite.capture.checks.box_guesses import _mirrored, _raised, _turned, of_another_frame
+from nurec_lite.capture.checks.box_rays import returned_rays
 from nurec_lite.capture.checks.boxes import NAME, check_boxes
 from nurec_lite.capture.checks.impossible import impossible_tracks
+from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.kitti.raw import read_kitti_raw
@@ -206,3 +208,23 @@ def test_the_keys_of_the_remedies_read_it_rightly(kitti_root: Path, tmp_path: Pa
 
     path = changed(kitti_root, tmp_path, both)
     assert of_kitti(kitti_root, path, tracks_sizes="lwh", tracks_first_frame=1) == []
+
+
+@pytest.mark.parametrize(("factor", "sentence"), [(2.0, "the sizes are 2 times too large"), (0.5, "2 times too small")])
+def test_sizes_of_another_scale_are_named(factor: float, sentence: str) -> None:
+    tracks = street().tracks
+    (verdict,) = check_boxes(Sample(replace(street(), tracks=replace(tracks, sizes=factor * tracks.sizes))))
+    assert verdict.level is Level.CERTAIN and sentence in verdict.sentence
+
+
+@pytest.mark.parametrize(("seconds", "way"), [(0.5, "late"), (-0.5, "early"), (1.0, "late")])
+def test_times_of_tracks_that_are_off_are_named_by_those_that_move(seconds: float, way: str) -> None:
+    """Boxes of parked cars stay where they are."""
+    tracks = street().tracks
+    (verdict,) = check_boxes(Sample(replace(street(), tracks=replace(tracks, times=tracks.times + seconds))))
+    assert verdict.level is Level.LIKELY and f"if their times are {abs(seconds):.1f} s {way}." in verdict.sentence
+
+
+def test_no_boxes_that_move_say_nothing() -> None:
+    rays = returned_rays(Sample(street()))
+    assert moving_elsewhere(street(), rays, []) is None and moving_elsewhere(street(), [], [0, 1]) is None
