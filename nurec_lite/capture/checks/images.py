@@ -22,7 +22,7 @@ ALIKE = 1.0  # grey levels between small copies of two images that show the same
 ROWS = 192  # at least, of a thumbnail
 SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next, after which the view changes
-SURE = 11  # images of all that show the own vehicle
+SURE, WAY = 11, 20.0  # images of all, and metres from the first to the last, that show the own vehicle
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
@@ -99,7 +99,8 @@ def _own_verdicts(sample: Sample, camera: Camera) -> Iterator[Verdict]:
     if own_vehicle([small(thumbnail(sample, frame)) for frame in frames]) is None:
         return
     more = while_driving([frame for frame in sample.capture.images if frame.sensor == camera.name])
-    mask = own_vehicle([small(thumbnail(sample, frame)) for frame in more]) if len(more) >= SURE else None
+    far = len(more) >= SURE and _metres(more[0], more[-1]) > WAY
+    mask = own_vehicle([small(thumbnail(sample, frame)) for frame in more]) if far else None
     if mask is not None:  # a plain road changes as little in a few images
         sentence = (
             f"{100 * float(mask.double().mean()):.0f} % of the images of {camera.name}, at their lower edge, never"
@@ -124,7 +125,11 @@ def _repeated_verdicts(frames: list[ImageFrame]) -> Iterator[Verdict]:
 
 
 def _moved(a: ImageFrame, b: ImageFrame) -> bool:
-    return float((a.T_world_rig_start[:3, 3] - b.T_world_rig_start[:3, 3]).norm()) > MOVED
+    return _metres(a, b) > MOVED
+
+
+def _metres(a: ImageFrame, b: ImageFrame) -> float:
+    return float((a.T_world_rig_start[:3, 3] - b.T_world_rig_start[:3, 3]).norm())
 
 
 def _same_file(a: ImageFrame, b: ImageFrame) -> bool:
