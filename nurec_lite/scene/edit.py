@@ -101,7 +101,7 @@ def track_number(
     if not tracks.ids:
         raise ConfigError(f"{key} names '{name}', but this capture has no tracks of actors; leave {key} out")
     more = f" and {len(tracks) - _LISTED} more" if len(tracks) > _LISTED else ""
-    near = difflib.get_close_matches(name, [*tracks.ids, *others], 1)
+    near = difflib.get_close_matches(str(name), [*tracks.ids, *others], 1)
     asked = f"; did you mean {near[0]}?" if near else ""
     raise ConfigError(
         f"{key} names '{name}', but the ids of the tracks are {', '.join(tracks.ids[:_LISTED])}{more}{asked}"

@@ -267,6 +267,8 @@ def test_mistakes_are_sentences(scene: TrainedScene, arguments: dict[str, Any], 
 def test_mistakes_of_actors_and_lidars_are_sentences(scene: TrainedScene) -> None:
     with pytest.raises(ConfigError, match=r"without\(\) names 'x', but the ids of the tracks are 000, 001"):
         scene.without("x")
+    with pytest.raises(ConfigError, match=r"without\(\) names '0', but the ids"):
+        scene.without(0)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="left holds a number that is not finite"):
         scene.moved("000", left=float("nan"))
     with pytest.raises(ConfigError, match="up must hold numbers"):
