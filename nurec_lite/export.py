@@ -25,6 +25,7 @@ from nurec_lite.output.interchange.usd_files import check_usd, write_usd
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.edit import Edits, edited, removed_tracks
 from nurec_lite.scene.scene import Scene
+from nurec_lite.training.capture_record import digest_from
 from nurec_lite.training.checkpoint import scene_from_dict
 from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.stages import Stages
@@ -59,15 +60,16 @@ def run(
     config: ExportConfig,
     scene: Scene,
     drive: Drive | None = None,  # for the cameras and lidars of USD; with stages, for meshes
+    span: tuple[float, float] | None = None,  # seconds of the drive, if they are known
 ) -> str:
     """Writes the files; returns the lines for the user."""
     files, layout = files_of(config), Layout(config.up or "z", config.normals)
     check_layout(layout)
     check_keys(config, files)
-    span = None if drive is None else trajectory_of(drive.capture).span
+    span = span if drive is None else trajectory_of(drive.capture).span
     edits = Edits() if config.edits is None else read_edits(Path(config.edits), scene, span)
     removed = {k + 1 for k in removed_tracks(scene.tracks, edits.removed)}
-    choice, scene = Choice(config.node, config.time, config.edits, removed), edited(scene, edits)
+    choice, scene = Choice(config.node, config.time, config.edits, removed, span), edited(scene, edits)
     check_choice(scene, choice)
     check_meshes(files)
     if USDZ in files.formats:
@@ -92,7 +94,14 @@ def main(arguments: list[str]) -> None:
         scene, drive = _rendered(config, content, arguments)
     elif USDZ in files.formats and config.rig and not is_actor(config.node):
         drive = Drive(_capture(config, content, scene, arguments))
-    print(run(config, scene, drive))
+    print(run(config, scene, drive, _span(content)))
+
+
+def _span(content: dict[str, Any]) -> tuple[float, float] | None:
+    """Seconds of the frames that the scene was trained on; None: an older version wrote the checkpoint."""
+    frames = digest_from(content["capture"]).frames.values() if "capture" in content else ()
+    times = [float(t) for one in frames if len(one.times) for t in one.times.aminmax()]
+    return (min(times), max(times)) if times else None
 
 
 def _rendered(config: ExportConfig, content: dict[str, Any], arguments: list[str]) -> tuple[Scene, Drive]:

@@ -3,6 +3,7 @@
 
 import json
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,15 @@ import torch
 import trimesh
 from exported import rows, turned_scene
 from pxr import Usd, UsdGeom
-from tiny_capture import tiny_capture, tiny_config, tiny_scene
+from tiny_capture import tiny_capture, tiny_config, tiny_scene, tiny_state
 
 from nurec_lite.base.errors import ConfigError, OutputError
+from nurec_lite.capture.digest import digest_of
 from nurec_lite.config import DataConfig, ExportConfig
 from nurec_lite.export import Drive, main, run
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import save_checkpoint
+from nurec_lite.training.loop import save
 from nurec_lite.training.optim import make_optimizer
 
 MESHED = ["usdz", "ground", "surface"]
@@ -123,3 +126,13 @@ def test_a_drive_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     main([f"checkpoint={path}", "formats=usdz", "rig=false"])
     main([f"checkpoint={path}", "up=y", f"out={tmp_path}/up.ply"])
     assert f"{tmp_path / 'scene.usdz'}: {len(scene.gaussians)} Gaussians" in capsys.readouterr().out
+
+
+def test_the_middle_of_the_drive_is_that_of_its_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Boxes may go on for longer than the frames that a run was trained on."""
+    capture, state = tiny_capture(), tiny_state()
+    state.digest = digest_of(replace(capture, images=capture.images[:2], sweeps=()), {})
+    last = capture.images[1].time_end
+    save(state, tmp_path / "c.pt")
+    main([f"checkpoint={tmp_path / 'c.pt'}", f"out={tmp_path / 'a.ply'}"])
+    assert f"actors at {0.5 * (capture.images[0].time_start + last):.3f} s" in capsys.readouterr().out

@@ -35,6 +35,7 @@ class Choice:
     time: float | None
     edits: str | None
     removed: Collection[int]  # nodes that the edits remove
+    span: tuple[float, float] | None = None  # seconds of the drive; None: those of the keyframes
 
 
 def check_choice(scene: Scene, choice: Choice) -> None:
@@ -95,16 +96,16 @@ def _own(scene: Scene, node: int) -> Part:
 
 
 def _everything(scene: Scene, choice: Choice) -> Part:
-    time = _mid_drive(scene.tracks) if choice.time is None else choice.time
+    time = _mid_drive(scene.tracks, choice.span) if choice.time is None else choice.time
     nodes = [node for node in nodes_at(scene, time) if node not in choice.removed]
     count = len(scene.tracks) - len(choice.removed)
     what = f"the background and {len(nodes) - 1} of {count} actors at {time:.3f} s"
     return Part(in_world(scene, nodes, time), what, scene.origin)
 
 
-def _mid_drive(tracks: Tracks) -> float:
-    """Seconds, as far as the keyframes tell."""
-    return 0.5 * float(tracks.times.min() + tracks.times.max())
+def _mid_drive(tracks: Tracks, span: tuple[float, float] | None) -> float:  # seconds
+    first, last = (float(tracks.times.min()), float(tracks.times.max())) if span is None else span
+    return 0.5 * (first + last)
 
 
 def _check_exists(scene: Scene, node: int, time: float) -> None:

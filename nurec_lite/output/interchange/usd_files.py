@@ -198,5 +198,5 @@ def _joint_text(content: UsdScene, parts: Sequence[Path]) -> str:
 
 def _line(path: Path, background: PlainGaussians | None, content: UsdScene, number: int) -> str:
     count = (0 if background is None else len(background)) + (0 if number else sum(map(len, content.actors.values())))
-    what = f"; {len(content.actors)} actors" if number == 0 else ""
+    what = f"; {len(content.actors)} actor{'s' * (len(content.actors) != 1)}" if number == 0 else ""
     return f"{path}: {count} Gaussians, {path.stat().st_size} bytes{what}"
