@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.emptied import emptied
 from nurec_lite.capture.checks.ground import upside_down
 from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
@@ -73,6 +74,7 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
             values = next((f for s in sweeps for f in value_flaws(s.sweep, len(lidar.elevations))), None)
             of_rays = _of_rings if lidar.spins else _without_rings
             yield of_rays(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
+        yield from emptied(sample, lidar, NAME)
 
 
 def swept(sample: Sample, lidar: Lidar) -> list[Ordered]:

@@ -87,6 +87,8 @@ def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points
     T = invert(trajectory.at(times) @ T_rig_lidar) @ T_world_lidar
     local = (T[:, :3, :3] @ moved[..., None])[..., 0] + T[:, :3, 3]
     there = values[:, :3].norm(dim=1) > 0  # others did not return
+    if not bool(there.any()):
+        raise CaptureError(f"{file.path} holds no point but the origin; {REMEDY}")
     return Points(local[there], (values[there, 3] / 255).clamp(0, 1).float(), rings[there].long(), times[there])
 
 

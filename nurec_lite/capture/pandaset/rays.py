@@ -75,6 +75,7 @@ def points_of(
     table = read_table(path, ("x", "y", "z", "i", "t"))
     values = torch.from_numpy(numbers(table, path, ("x", "y", "z", "i", "t", *(("d",) if "d" in table else ()))))
     values = values[values[:, 5] == number] if values.shape[1] == 6 else values[: 0 if number else None]
+    values = values[(values[:, :3] != 0).any(1)]  # others are no points, in a world whose origin lies elsewhere
     if not len(values):
         raise CaptureError(f"{path} holds no point of the {'PandarGT' if number else 'Pandar64'}; {REMEDY}")
     times = values[:, 4] - start
