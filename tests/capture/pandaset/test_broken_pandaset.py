@@ -103,6 +103,7 @@ FLAWS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a table without times": ("lidar/00.pkl", columns("xyzi", np.ones(9)), "has no column 't'"),
     "a table of words": ("lidar/00.pkl", columns(COLUMNS, WORDS), "x, y, z, i, t are no numbers"),
     "points that are not finite": ("lidar/00.pkl", columns(COLUMNS, np.full(9, np.nan)), "are not all finite"),
+    "a sweep of zeros": ("lidar/00.pkl", columns(COLUMNS, np.zeros(9)), "holds no point of the Pandar64"),
     "an empty sweep": ("lidar/00.pkl", columns(COLUMNS, np.zeros(0)), "holds no point of the Pandar64"),
     "a table that is cut off": ("lidar/00.pkl.gz", cut_off, "is no table of PandaSet"),
     "cuboids without a label": ("annotations/cuboids/00.pkl", columns(["uuid"], WORDS), "has no column 'label'"),
