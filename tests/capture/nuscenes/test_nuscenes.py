@@ -150,7 +150,7 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a scene without a token": (table("scene", lambda rows: rows[0].pop("token")), "'token' of row"),
     "a sweep of zeros": (
-        lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(bytes(20 * 50)), "holds no point but the origin; copy the file again",
+        lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(bytes(20 * 50)), "holds no point but the origin; copy the file",
     ),
     "points of signalling NaN": (
         lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(b"\x01\x00\xa0\x7f" * 50), "holds points that are not finite",
