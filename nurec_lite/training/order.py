@@ -54,9 +54,12 @@ def _steps(order: Order, block: int, epochs: int) -> list[tuple[int, ...]]:
 
 
 def _group(order: Order, first: int, unseen: set[int], step: list[int]) -> list[int]:
-    """Frames that join a step at once: the frame, and others of its moment."""
+    """Frames that join a step at once: the frame, and others of its moment. The same sensors come together at all moments where possible:
+    each new combination costs a recording of `cuda_graph`."""
     same = _by_moment(order)[order.moments[first]]
+    part = {k: place // order.size for place, k in enumerate(same)}
     others = [k for k in same if k != first and k in unseen and k not in step]
+    others.sort(key=lambda k: part[k] != part[first])
     return sorted([first, *others][: order.size - len(step)])
 
 

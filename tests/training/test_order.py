@@ -47,3 +47,9 @@ def test_over_many_epochs_every_frame_comes_as_often() -> None:
     order = Order(tuple(range(9)), tuple(k // 2 for k in range(9)), seed=0, most=2)
     seen = Counter(frame for step in range(9 * 50) for frame in order.of(step))
     assert set(seen.values()) == {100}
+
+
+def test_few_combinations_of_cameras_share_a_step() -> None:
+    order = Order(tuple(range(60)), tuple(k // 6 for k in range(60)), seed=3, most=2)
+    pairs = {tuple(frame % 6 for frame in order.of(step)) for step in range(90)}
+    assert pairs == {(0, 1), (2, 3), (4, 5)}
