@@ -28,6 +28,7 @@ from nurec_lite.service.cameras import pose_of
 from nurec_lite.service.client import Sensorsim
 
 JPEG = 2
+MOST_FPS, FARTHEST = 1000, 1000  # steps a second; metres
 AHEAD_S = 0.5  # of the path, that the driver aims at
 
 
@@ -109,6 +110,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.out.suffix.removeprefix(".") not in KINDS:
         parser.error(f"--out is {args.out}, but must end in one of {', '.join(KINDS)}")
+    if not 0 < args.fps <= MOST_FPS or not abs(args.left) <= FARTHEST:
+        found = f"--fps is {args.fps:g} and --left {args.left:g}"
+        parser.error(f"{found}, but they must lie above 0 to {MOST_FPS} and within +-{FARTHEST}")
     with ends_with_a_sentence(), Sensorsim(args.address) as client:
         try:
             steps = drive(client, args.scene, args.left, args.fps, args.out)

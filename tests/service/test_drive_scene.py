@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example client: it drives off the recorded path and films its view."""
 
+import sys
+
 import imageio.v3 as iio
 import pytest
 import torch
@@ -8,7 +10,7 @@ from tiny_capture import tiny_capture
 
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.service.client import Sensorsim
-from scripts.drive_scene import Driver, Vehicle, drive
+from scripts.drive_scene import Driver, Vehicle, drive, main
 
 
 @pytest.mark.parametrize("left", [0.0, 1.5])
@@ -28,3 +30,11 @@ def test_the_driver_comes_to_the_place_beside_the_path(left: float) -> None:
 def test_a_drive_is_a_film(client: Sensorsim, tmp_path) -> None:
     assert drive(client, "mine", 0.5, 5.0, tmp_path / "drive.gif") == 5
     assert iio.imread(tmp_path / "drive.gif").shape == (5, 24, 40, 3)
+
+
+@pytest.mark.parametrize("flaw", [["--fps", "0"], ["--fps", "nan"], ["--left", "inf"]])
+def test_steps_that_end_nowhere_are_refused(flaw, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["drive_scene.py", "--scene", "mine", *flaw])
+    with pytest.raises(SystemExit):
+        main()
+    assert "but they must lie above 0 to 1000 and within +-1000" in capsys.readouterr().err
