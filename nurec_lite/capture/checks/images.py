@@ -4,6 +4,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import combinations, pairwise
+from statistics import median
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,12 +14,13 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.images import grey, kind_of
 from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
-from nurec_lite.capture.types import CaptureError, Glanced, ImageFrame
+from nurec_lite.capture.types import Capture, CaptureError, Glanced, ImageFrame
 from nurec_lite.geometry.camera import Camera
 
 NAME = "images"
 PLAIN = 1.0  # grey levels of standard deviation: an image of one colour has less
 ALIKE = 1.0  # grey levels between small copies of two images that show the same
+SMALL_FILE, LOOKED = 0.3, 4  # of the usual size of a camera's files, and the number of smaller ones that are looked at
 ROWS = 192  # at least, of a thumbnail
 SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next, after which the view changes
@@ -32,10 +34,28 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
     kinds = _kinds(sample.capture.images)
     for camera in sample.capture.cameras:
         yield from _kind_verdicts(camera.name, kinds[camera.name])
-        yield from _plain_verdicts(camera.name, [thumbnail(sample, f) for f in sample.images_of(camera.name)])
+        frames = {
+            frame.index: frame for frame in (*sample.images_of(camera.name), *_small_files(sample.capture, camera.name))
+        }
+        yield from _plain_verdicts(
+            camera.name, {number: thumbnail(sample, frame) for number, frame in sorted(frames.items())}
+        )
         yield from _own_verdicts(sample, camera)
         yield from _repeated_verdicts([f for f in sample.capture.images if f.sensor == camera.name])
     yield from _same_verdicts(sample)
+
+
+def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
+    """A few images with far smaller files than others: those of one colour are among them."""
+    frames = [f for f in capture.images if f.sensor == camera]
+    sizes = [(size, frame) for frame in frames if (size := _size(frame)) is not None]
+    usual = median(size for size, _ in sizes) if sizes else 0
+    small = sorted((pair for pair in sizes if pair[0] < SMALL_FILE * usual), key=lambda pair: pair[0])
+    return [frame for _, frame in small[:LOOKED]]
+
+
+def _size(frame: ImageFrame) -> int | None:  # bytes of its file
+    return frame.load.glance().size if isinstance(frame.load, Glanced) else None
 
 
 def _kinds(images: tuple[ImageFrame, ...]) -> dict[str, Counter[Kind]]:
@@ -81,15 +101,17 @@ def _kind_verdicts(camera: str, kinds: Counter[Kind]) -> Iterator[Verdict]:
         yield Verdict(NAME, camera, Level.LIKELY, sentence, "take all of them from one source")
 
 
-def _plain_verdicts(camera: str, images: list[Tensor]) -> Iterator[Verdict]:
-    plain = [image.float() for image in images if float(image.float().std()) < PLAIN]
+def _plain_verdicts(camera: str, images: dict[int, Tensor]) -> Iterator[Verdict]:
+    found = {number: image.float() for number, image in images.items() if float(image.float().std()) < PLAIN}
+    plain = list(found.values())
     if not plain:
         yield Verdict(NAME, camera, Level.RIGHT, f"The images of {camera} show something.")
         return
     level = sum(float(image.mean()) for image in plain) / len(plain)
     colour = "white" if level > 250 else "black" if level < 5 else "of one colour"
     number = "All images" if len(plain) == len(images) else f"{len(plain)} of {len(images)} images that were looked at"
-    sentence = f"{number} of {camera} are {colour} ({level:.0f} of 255): their figures say nothing of the scene."
+    first = "" if len(plain) == len(images) else f", the first is image {next(iter(found))}"
+    sentence = f"{number} of {camera} are {colour} ({level:.0f} of 255){first}: their figures say nothing of the scene."
     yield Verdict(NAME, camera, Level.LIKELY, sentence, "leave them out by data.frames or data.cameras")
 
 

@@ -12,6 +12,7 @@ from kitti_drive import DRIVE, write_drive
 from PIL import Image
 from tiny_capture import Loaded, tiny_capture
 from torch import Tensor
+from wrong_poses import street
 
 from nurec_lite.capture.checks.images import check_images
 from nurec_lite.capture.checks.sample import Sample
@@ -36,6 +37,23 @@ def of(drive: Path) -> list[Verdict]:
 
 def image_of(drive: Path, camera: str, index: int) -> Path:
     return drive / camera / "data" / f"{index:010d}.png"
+
+
+def test_a_black_image_between_those_that_are_looked_at_is_found(tmp_path: Path) -> None:
+    """Its file is far smaller than the others."""
+    noise = [torch.randint(0, 255, (32, 64, 3), generator=torch.Generator().manual_seed(k)).byte() for k in range(32)]
+    capture = replace(street(), cameras=tuple(replace(c, width=64, height=32) for c in street().cameras))
+    looked = {f.index for f in Sample(capture).images_of("camera_0")}
+    black = next(k for k in range(4, 16) if k not in looked)
+    images = tuple(
+        replace(f, load=Loaded(noise[k] * (f.index != black or f.sensor != "camera_0")))
+        for k, f in enumerate(capture.images)
+    )
+    write_pack(replace(capture, images=images), tmp_path / "x.pack")
+    (verdict,) = doubts(read_pack(tmp_path / "x.pack"))
+    assert (
+        f"images that were looked at of camera_0 are black (0 of 255), the first is image {black}" in verdict.sentence
+    )
 
 
 def test_images_of_a_drive_are_right(drive: Path) -> None:
