@@ -21,7 +21,7 @@ from nurec_lite.geometry.se3 import (
 from nurec_lite.geometry.tracks import Tracks
 
 SCALES = (2.0, 0.5, 1.5)  # by which sizes may be too large
-FRAMES = 2  # by which labels are tried
+FRAMES, MOVING = 5, 2  # by which labels are tried, and times of objects that move
 MADE = "where the capture was made"
 
 
@@ -61,12 +61,14 @@ def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGu
         f"turn the sign of their places {MADE}",
         _mirrored(tracks, path, capture.lidars[0].T_rig_lidar),
     )
-    for n in (k for k in range(-FRAMES, FRAMES + 1) if k):
+    for n in (sign * k for k in range(1, FRAMES + 1) for sign in (-1, 1)):
         side, count = "late" if n > 0 else "early", f"{abs(n)} frame{'s' if abs(n) > 1 else ''}"
         remedy = f"count the frames of the labels from {'one less' if n > 0 else 'one more'} {MADE}"
         if abs(n) > 1:
             remedy = f"correct the frames of the labels {MADE}"
         yield _guess(f"the labels are {count} {side}", remedy, of_another_frame(tracks, path, -n * period))
+        if abs(n) > MOVING:
+            continue
         moved = replace(tracks, times=tracks.times - n * period)
         yield _guess(f"their times are {count} {side}", f"correct their times {MADE}", moved, moving=True)
 

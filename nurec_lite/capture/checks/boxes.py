@@ -11,6 +11,7 @@ from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes
 from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import FOUND, Capture, CaptureError
@@ -36,6 +37,11 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     yield from impossible_tracks(capture)
     if not capture.sweeps:
         yield _unknown(capture, "Without a lidar nothing says where the boxes lie.")
+        return
+    if any(APART in verdict.figures for verdict in sample.found):
+        yield _unknown(
+            capture, "While sensors put the rig at two places at one time, sweeps do not say where the boxes lie."
+        )
         return
     rays = returned_rays(sample)
     said = fit_boxes(rays, capture.tracks)

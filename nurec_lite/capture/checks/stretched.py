@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poses that are a few percent longer or shorter than the motions that sweeps show: each motion is off by too little to be wrong alone."""
 
-import torch
+import math
+
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
@@ -11,7 +12,11 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.geometry.lidar import Lidar
 
-PART, EACH = 0.012, 0.004  # of the way, by which all motions, and each of them on the same side, are off
+PART, EACH, MANY = (
+    0.012,
+    0.004,
+    0.75,
+)  # of the way, by which the median, and most motions on its side, are off; their share
 LEAST, WAY = 3, 15.0  # motions, and metres of all of them, that tell it
 LONG = 3.0  # metres of a motion that tells anything
 
@@ -38,9 +43,10 @@ def _part(motions: Motions) -> float | None:
     ways, along = posed[long].square().sum(1), (posed * measured).sum(1)[long]
     if int(long.sum()) < LEAST or float(ways.sqrt().sum()) < WAY:
         return None
-    part = float(along.sum() / ways.sum())
-    return part if abs(part - 1) > PART and _one_sided(along / ways - 1) else None
+    off = along / ways - 1  # some fits stay at the posed motion that they begin with
+    median = float(off.quantile(0.5))
+    return 1 + median if abs(median) > PART and _one_sided(off, median) else None
 
 
-def _one_sided(off: Tensor) -> bool:
-    return bool((torch.sign(off.mean()) * off > EACH).all())
+def _one_sided(off: Tensor, median: float) -> bool:
+    return float((math.copysign(1.0, median) * off > EACH).double().mean()) >= MANY
