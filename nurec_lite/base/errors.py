@@ -43,8 +43,10 @@ class OutputError(UserError):
         return isinstance(self.__cause__, OSError) and self.__cause__.errno in _PASSING
 
 
-def overlong(error: OSError) -> ConfigError | None:
-    """The sentence for a name that is longer than the file system takes; None for another error."""
+def unreachable(error: OSError) -> ConfigError | None:
+    """The sentence for a path that the system does not let us reach; None for another error."""
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return ConfigError(f"{error.filename} cannot be reached ({error.strerror}); change its rights, or name another")
     if error.errno != errno.ENAMETOOLONG:
         return None
     return ConfigError(

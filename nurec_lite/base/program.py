@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from nurec_lite.base.beginning import begun
-from nurec_lite.base.errors import UserError, overlong
+from nurec_lite.base.errors import UserError, unreachable
 from nurec_lite.base.texts import printable
 
 
@@ -23,14 +23,14 @@ class Parser(argparse.ArgumentParser):
 
 @contextmanager
 def ends_with_a_sentence() -> Iterator[None]:
-    """UserError, and a name that is too long, end the program."""
+    """UserError, and a path that cannot be reached, end the program."""
     begun()
     try:
         yield
     except UserError as error:
         fail(str(error))
     except OSError as error:
-        if (sentence := overlong(error)) is None:
+        if (sentence := unreachable(error)) is None:
             raise
         fail(str(sentence))
 

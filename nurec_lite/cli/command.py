@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nurec_lite.base.beginning import begun
 from nurec_lite.base.config_store import store
-from nurec_lite.base.errors import ConfigError, UserError, overlong
+from nurec_lite.base.errors import ConfigError, UserError, unreachable
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.lean_imports import end_imports
 from nurec_lite.base.paths import resource
@@ -93,7 +93,7 @@ def in_our_words(verb: str) -> Iterator[None]:
         TypeError,
     ) as error:  # as Hydra raises for `opt=5`, or for a name that is too long
         if not _raised_by_hydra(error):
-            if isinstance(error, OSError) and (sentence := overlong(error)):
+            if isinstance(error, OSError) and (sentence := unreachable(error)):
                 raise sentence from error
             raise
         raise ConfigError(_sentence(verb, error)) from error

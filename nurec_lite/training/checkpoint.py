@@ -74,6 +74,10 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
         raise CheckpointError(f"{path} {problem}; give the path of a checkpoint, such as OUT/checkpoint.pt")
     try:
         content = read_torch_file(path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({error.strerror}); change its rights, or use another one"
+        ) from error
     except Exception as error:  # many classes for a file that is cut short or something else
         why = str(error) if isinstance(error, TorchFileError) else type(error).__name__
         raise CheckpointError(f"{path} is not a whole checkpoint ({why}); use another one") from error

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes of a user, from the command line: status 2, one sentence with the file or key and the remedy, and nothing half-written."""
 
+import errno
 import json
 import re
 import sys
@@ -244,3 +245,14 @@ def test_a_folder_is_named_once_it_holds_results(shell: Shell) -> None:
 def test_a_folder_that_is_given_is_named_by_the_first_line_alone(train: Train, tmp_path: Path) -> None:
     ended = train("train.steps=1", f"out={tmp_path / 'x'}")
     assert ended.code == 0 and "results go to" not in ended.out and f"results in {tmp_path / 'x'}" in ended.out
+
+
+@pytest.mark.parametrize("verb", ["view", "serve", "render"])
+def test_a_path_without_rights_is_one_sentence(shell: Shell, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """Root has all rights, so that the system's answer is made."""
+
+    def refused(arguments: list[str]) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "runs/of another")
+
+    monkeypatch.setitem(VERBS, verb, (VERBS[verb][0], refused))
+    assert_mendable(shell(verb), r"^error: runs/of another cannot be reached \(Permission denied\); change its rights")

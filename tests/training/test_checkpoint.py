@@ -249,3 +249,15 @@ def test_a_mutated_file_is_refused_or_reads_the_same(tmp_path: Path, whole: byte
         assert "damaged.pt is not a" in str(error) and "\n" not in str(error) and len(str(error)) < 600
         return
     assert_equal_content(found, load_checkpoint(damaged, "cpu"))
+
+
+def test_a_checkpoint_without_rights_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root has all rights, so that the system's answer is made."""
+
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "c.pt").touch()
+    monkeypatch.setattr("nurec_lite.training.checkpoint.read_torch_file", refused)
+    with pytest.raises(CheckpointError, match=r"c\.pt cannot be read \(Permission denied\); change its rights"):
+        load_checkpoint(tmp_path / "c.pt", "cpu")

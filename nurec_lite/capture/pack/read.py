@@ -90,6 +90,10 @@ def _read_directory(path: Path) -> dict[str, Member]:
             entries, end = archive.infolist(), archive.start_dir
     except FileNotFoundError as error:
         raise CaptureError(f"{path} does not exist; name an existing pack") from error
+    except PermissionError as error:
+        raise CaptureError(
+            f"{path} cannot be read ({error.strerror}); change its rights, or name another pack"
+        ) from error
     except _DAMAGE as error:
         reason = str(error) if str(error).isprintable() else type(error).__name__
         raise CaptureError(f"{path} is no pack, or damaged ({reason[:100]}); {REMEDY}") from error
