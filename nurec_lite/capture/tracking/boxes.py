@@ -24,6 +24,7 @@ ERROR, ERROR_UNSEEN = 0.12, 0.5  # metres: standard deviations along an axis wit
 FEW = 8  # returns with which errors are twice as large
 MOVES = 1.0  # metres a second from which the way tells the yaw
 TURN_SPAN = 0.35  # seconds over which directions are averaged
+STRAIGHT = 10.0  # degrees a second: an object that turns faster shows its sides askew
 ROUNDS = 2
 OUTLINED = 40  # returns of a moment that show how sides are turned
 FAR = 6.0  # metres of way that tell the yaw better than sides
@@ -144,8 +145,8 @@ def directions(
 
 
 def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: Doubles) -> Kind:
-    many = moments.counts >= ENOUGH
-    seen = (high - low)[many] if many.any() else high - low
+    shown = _shown(moments, yaws)
+    seen = (high - low)[shown] if shown.any() else high - low
     speed = np.linalg.norm(velocities(moments.times, places), axis=1)
     size = np.array([*np.quantile(seen, SHOWN, axis=0).tolist(), _top(moments.heights)])
     whole = _whole_length(moments, low, high, yaws)
@@ -153,6 +154,12 @@ def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: 
         return kind_of(size, float(np.quantile(speed, 0.8)))
     size[0] = whole
     return kind_of(size, float(np.quantile(speed, 0.8)), whole=True)
+
+
+def _shown(moments: Moments, yaws: Doubles) -> NDArray[np.bool_]:  # [n] moments that show how large an object is
+    many = moments.counts >= ENOUGH
+    straight = many & (np.abs(np.gradient(np.rad2deg(yaws), moments.times)) < STRAIGHT)
+    return straight if straight.sum() >= SIDES else many
 
 
 def _whole_length(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles) -> float | None:  # metres

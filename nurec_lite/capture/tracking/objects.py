@@ -10,7 +10,7 @@ from nurec_lite.capture.tracking.chains import Chain, joined
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups, group
 from nurec_lite.capture.tracking.follow import follow
-from nurec_lite.capture.tracking.smooth import Doubles
+from nurec_lite.capture.tracking.smooth import Doubles, velocities
 
 AROUND = 0.4  # metres around a group, and
 AROUND_BOX = 0.3  # around a box, in which returns are gathered
@@ -25,7 +25,8 @@ ALIKE = (
 MOMENTS, SECONDS = 8, 0.65  # least number of moments, and seconds between the first and the last
 WAY = 1.0  # metres that an object moves at least, and
 WAY_LENGTHS = 0.3  # in its own lengths
-SHARE = 0.5  # of its returns that move for certain
+SHARE = 0.5  # of its returns that move for certain, while it drives
+DRIVES = 1.0  # metres a second
 SCATTER = 0.3  # metres by which its middles may scatter about its way
 KEPT = 0.5  # share of the sweeps between its first and last moment that show it
 WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.4, "Truck": 2.95}  # metres
@@ -41,21 +42,32 @@ def find_objects(cloud: Cloud) -> list[Path]:
 
 def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
     moments = _of_groups(cloud, groups, np.concatenate([c.groups for c in chains]))
+    path: Path | None = None
     for _ in range(ROUNDS):
         go_on()
-        if not _promising(moments):
+        if not _promising(moments, path):
             return None
         path = fit(moments)
         if np.linalg.norm(path.places - path.places[0], axis=1).max() < 0.7 * WAY:
             return None
         moments = gathered(cloud, path)
-    return path if _promising(moments) and is_sure(cloud, moments, path := fit(moments)) else None
+    return path if _promising(moments, path) and is_sure(cloud, moments, path := fit(moments)) else None
 
 
-def _promising(moments: Moments) -> bool:
+def _promising(moments: Moments, path: Path | None) -> bool:
     if len(moments) < MOMENTS or moments.times[-1] - moments.times[0] < SECONDS:
         return False
-    return float(np.median(moments.moving)) >= 0.6 * SHARE
+    if path is None:  # most of a chain may be of an object that waits
+        return bool((moments.moving >= 0.6 * SHARE).sum() >= MOMENTS)
+    drives = _drives(path, moments.times)
+    driving = moments.moving[drives] if drives.sum() >= MOMENTS else moments.moving
+    return max(float(np.median(moments.moving)), float(np.median(driving))) >= 0.6 * SHARE
+
+
+def _drives(path: Path, times: Doubles) -> NDArray[np.bool_]:
+    """Whether the object drives at these times: one that waits is alike to what stands still."""
+    speed = np.linalg.norm(velocities(path.times, path.places), axis=1)
+    return np.interp(times, path.times, speed) >= DRIVES
 
 
 def is_sure(cloud: Cloud, moments: Moments, path: Path) -> bool:
@@ -68,14 +80,22 @@ def is_sure(cloud: Cloud, moments: Moments, path: Path) -> bool:
 
 
 def _share(cloud: Cloud, moments: Moments, path: Path) -> float:
-    """The share of returns in the boxes that move for certain."""
+    """The share of returns in the boxes that move for certain, at all moments or while the object drives."""
     a, b = np.searchsorted(cloud.still[:, 3], [path.times[0] - 0.02, path.times[-1] + 0.02])
     low, high = path.reach(0.0)
     still = cloud.still[a:b]
     still = still[((still[:, :2] > low) & (still[:, :2] < high)).all(1)]
-    inside = _inside(path, still[:, :2], still[:, 2], still[:, 3], 0.0)
-    own = float((moments.moving * moments.counts).sum())
-    return own / (len(moments.of) + int(inside.sum()))
+    still = still[_inside(path, still[:, :2], still[:, 2], still[:, 3], 0.0)]
+    share = _part(moments, np.ones(len(moments), np.bool_), len(still))
+    drives = _drives(path, moments.times)
+    if drives.sum() < MOMENTS:
+        return share
+    return max(share, _part(moments, drives, int(_drives(path, still[:, 3]).sum())))
+
+
+def _part(moments: Moments, chosen: NDArray[np.bool_], still: int) -> float:
+    counts = moments.counts[chosen]
+    return float((moments.moving[chosen] * counts).sum()) / (int(counts.sum()) + still)
 
 
 def _inside(path: Path, points: Doubles, heights: Doubles, times: Doubles, margin: float) -> NDArray[np.bool_]:

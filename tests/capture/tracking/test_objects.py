@@ -156,3 +156,25 @@ def test_traffic_beside_the_vehicle_is_not_its_own_part(aside: float, own: bool)
     seen = cloud([way])
     (path,) = find_objects(seen)
     assert is_own(path, seen) == own
+
+
+def test_a_car_that_turns_off_is_no_wider() -> None:
+    """Its sides stand askew to its way while it turns: straight parts of the way tell its size."""
+    rates = np.concatenate([np.zeros(15), np.full(13, 1.2), np.zeros(8)])
+    yaws = PERIOD * np.cumsum(rates)
+    steps = PERIOD * 4.5 * np.column_stack([np.cos(yaws), np.sin(yaws)])
+    way = np.column_stack([np.array([9.0, 1.0]) + np.cumsum(steps, axis=0), yaws])
+    (path,) = find_objects(cloud([way], steps=0.35))
+    assert path.kind.size[1] < 1.95
+    index = np.rint(path.times / PERIOD - 0.5).astype(int)
+    assert np.median(np.abs(np.rad2deg(path.yaws - yaws[index]))) < 3
+
+
+def test_a_car_that_waits_between_others_keeps_its_track() -> None:
+    """While it waits, others hide the space beyond its place: hardly any of its returns move for certain."""
+    way = driven(np.concatenate([np.full(10, 6.0), np.linspace(6, 0, 8), np.zeros(50), np.linspace(0, 6, 12)]))
+    seen = cloud([way])
+    waits = (seen.times > 1.4) & (seen.times < 6.9) & (np.random.default_rng(2).random(len(seen.times)) > 0.1)
+    (path,) = find_objects(replace(seen, moving=seen.moving & ~waits))
+    assert len(path.times) > 0.95 * len(way)
+    assert apart(path, way).max() < 0.4
