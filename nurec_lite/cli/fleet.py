@@ -23,6 +23,7 @@ from omegaconf import DictConfig
 
 from nurec_lite.base.errors import ConfigError, StoppedError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.texts import read_json
 from nurec_lite.base.threads import share
 from nurec_lite.cli.multirun import folders
 from nurec_lite.config import Config
@@ -51,9 +52,17 @@ class Drive:
 
 
 def drives(place: Path) -> list[Drive]:
-    """The records in a folder, in the order of their numbers."""
-    found = [Drive(**json.loads(path.read_text())) for path in (place / FLEET).glob("*.json")]
-    return sorted(found, key=lambda drive: drive.job)
+    """The records in a folder, in the order of their numbers. One that cannot be read is a drive that is still to do."""
+    found = (_record(path) for path in (place / FLEET).glob("*.json"))
+    return sorted((drive for drive in found if drive is not None), key=lambda drive: drive.job)
+
+
+def _record(path: Path) -> Drive | None:
+    try:
+        found = Drive(**read_json(path))
+    except (OSError, ValueError, TypeError):  # of another version, or cut short
+        return None
+    return found if type(found.job) is int else None
 
 
 class Fleet(Callback):

@@ -3,7 +3,6 @@
 
 import csv
 import io
-import json
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nurec_lite.base.files import write_text
-from nurec_lite.base.texts import printable
+from nurec_lite.base.texts import printable, read_json
 from nurec_lite.cli.fleet import FAILED, FLEET, Drive, drives
 from nurec_lite.evaluation.results import FIGURES, Figure
 from nurec_lite.training.folder import METRICS
@@ -40,7 +39,7 @@ def write_tables(place: Path) -> Tables:
 
 def _metrics(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / METRICS).read_text())
+        found = read_json(folder / METRICS)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A camera path that a user draws pose by pose, and its file in the folder of the run."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.names import name_flaw
+from nurec_lite.base.texts import read_bounded
 from nurec_lite.capture.origin import to_users_world
 from nurec_lite.capture.types import Origin
 from nurec_lite.output.camera_path import CameraPath, Key, Pinhole, path_text, with_even_seconds
@@ -70,9 +72,16 @@ def text_of(path: CameraPath, origin: Origin) -> str:
 
 def save_path(file: Path, text: str) -> None:
     """ConfigError if the file holds another path."""
-    if file.exists() and file.read_text() != text:
+    if os.path.lexists(file) and not _holds(file, text.encode()):
         raise ConfigError(f"{file} holds another path; choose another name")
     write_text(file, text)
+
+
+def _holds(file: Path, data: bytes) -> bool:
+    try:
+        return read_bounded(file, len(data)) == data
+    except (OSError, ValueError):  # no file, or one that is longer
+        return False
 
 
 def in_files_world(key: Key, origin: Origin) -> Key:

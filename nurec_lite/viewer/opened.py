@@ -16,6 +16,7 @@ from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.folders import LOCK
 from nurec_lite.base.key_values import quoted
+from nurec_lite.base.texts import read_bounded
 from nurec_lite.bounds import leaves
 from nurec_lite.cli.arguments import check_files, is_path, key_of, value_of
 from nurec_lite.cli.command import load_run, named_checkpoint
@@ -28,6 +29,7 @@ from nurec_lite.training.known_capture import known_of
 from nurec_lite.viewer.recorded import recorded_capture
 
 WAIT_S = 1.0  # seconds between two looks for the first checkpoint of a run
+LARGEST_LOCK = 1 << 12  # bytes
 _HOLDER = re.compile(r"process ([0-9]{1,10}) on ([^\n]*)")
 Mark = tuple[int, int, int]  # time, number and size of a file: another checkpoint has others
 log = logging.getLogger("nurec_lite")
@@ -99,8 +101,8 @@ def _checkpoint(named: Path, wait: Callable[[float], None]) -> Path:
 def _trains(folder: Path) -> bool:
     """Whether the lock in a folder is that of a process that lives, as far as one can know: it may run on another machine."""
     try:
-        found = _HOLDER.match((folder / LOCK).read_text())
-    except (OSError, UnicodeError):
+        found = _HOLDER.match(read_bounded(folder / LOCK, LARGEST_LOCK).decode())
+    except (OSError, ValueError):  # there is none, or it is no text
         return False
     if found is None or found[2] != socket.gethostname():
         return found is not None

@@ -148,6 +148,16 @@ def in_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HydraConfig, "get", lambda: SimpleNamespace(callbacks={"fleet": None}))
 
 
+@pytest.mark.parametrize(
+    "record", ["", "[1]", '{"job": "x", "arguments": [], "folder": "", "state": ""}', '{"more": 1}', None]
+)
+def test_a_record_that_cannot_be_read_is_a_drive_to_do(tmp_path: Path, record: str | None) -> None:
+    Drive(2, [], "b", DONE).write(tmp_path)
+    place = tmp_path / fleet.FLEET / "1.json"
+    os.mkfifo(place) if record is None else place.write_text(record)
+    assert [drive.job for drive in drives(tmp_path)] == [2]
+
+
 def test_a_job_that_fails_is_tried_once_more(in_fleet: None, tmp_path: Path) -> None:
     seen: list[Config] = []
 

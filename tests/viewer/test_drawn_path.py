@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A path that is drawn in the viewer: its file is read back in the world of the files, in the run's folder alone, and replaces none."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,9 @@ def test_no_path_replaces_another(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds another path; choose another name"):
         save_path(file, "two\n")
     assert file.read_text() == "one\n"
+    for other in (os.mkfifo, lambda place: place.symlink_to("/dev/zero"), Path.mkdir):
+        file.unlink()
+        other(file)
+        with pytest.raises(ConfigError, match="holds another path; choose another name"):
+            save_path(file, "two\n")
+        assert os.path.lexists(file)
