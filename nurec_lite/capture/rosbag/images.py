@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of a recording: JPEG and PNG as they are, raw pixels of the usual encodings, and mosaics of colour filters (Bayer)."""
+"""Images of a recording: JPEG and PNG as they are, raw pixels of 8 and 16 bits, and mosaics of colour filters (Bayer)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,9 @@ PLAIN = {
 }  # fmt: skip
 # colours of the pixels (0, 0), (0, 1), (1, 0) and (1, 1)
 BAYER = {"bayer_rggb8": "rggb", "bayer_bggr8": "bggr", "bayer_gbrg8": "gbrg", "bayer_grbg8": "grbg"}
+WIDE = {name.replace("8", "16"): name for name in (*PLAIN, *BAYER) if not name.startswith("8uc")}  # two bytes a channel
+# places of both luminances, of U and of V in four bytes for two pixels
+YUV = {"yuv422": (1, 3, 0, 2), "uyvy": (1, 3, 0, 2), "yuv422_yuy2": (0, 2, 1, 3), "yuyv": (0, 2, 1, 3)}
 MAGIC = (b"\x89PNG", b"\xff\xd8")
 
 
@@ -38,9 +41,9 @@ def flaw_of(message: Any, kind: str) -> str | None:
             else f"holds images of the format '{short(message.format)}', but must be JPEG or PNG"
         )
     encoding = str(message.encoding).lower()
-    if encoding in PLAIN or encoding in BAYER:
+    known = ", ".join((*PLAIN, *BAYER, *WIDE, *YUV))
+    if encoding in known.split(", "):
         return None
-    known = ", ".join((*PLAIN, *BAYER))
     return f"holds images of the encoding '{short(message.encoding)}', but the encodings that are read are {known}"
 
 
@@ -102,17 +105,44 @@ def pixels_of(
     flaw = flaw_of(message, "")
     if flaw:
         raise CaptureError(f"{where} {flaw}")
-    encoding, height, width, step = message.encoding.lower(), message.height, message.width, message.step
-    channels, places = PLAIN.get(encoding, (1, (0, 0, 0)))
+    encoding = message.encoding.lower()
+    if encoding in YUV:
+        if message.width % 2:
+            raise CaptureError(
+                f"{where} is {message.width} pixels wide, but {encoding} has pairs; the message is damaged"
+            )
+        return _from_yuv(_rows(message, where, 2), YUV[encoding])
+    narrow, size = WIDE.get(encoding, encoding), 2 if encoding in WIDE else 1
+    channels, places = PLAIN.get(narrow, (1, (0, 0, 0)))
+    rows = _rows(message, where, channels * size)[
+        ..., size - 1 if not message.is_bigendian else 0 :: size
+    ]  # high bytes
+    if narrow in BAYER:
+        return demosaiced(torch.from_numpy(rows[..., 0].copy()), BAYER[narrow])
+    return torch.from_numpy(rows[..., list(places)])
+
+
+def _rows(message: Any, where: str, channels: int) -> np.ndarray:  # [H, W, channels] uint8
+    height, width, step = message.height, message.width, message.step
     data = np.asarray(message.data, dtype=np.uint8)
     if min(height, width) < 1 or step < width * channels or len(data) < (height - 1) * step + width * channels:
         raise CaptureError(
             f"{where} claims {width}x{height} pixels in rows of {step} bytes, but holds {len(data)} bytes; the message is damaged"
         )
-    rows = np.ndarray((height, width, channels), np.uint8, data.tobytes(), 0, (step, channels, 1))
-    if encoding in BAYER:
-        return demosaiced(torch.from_numpy(rows[..., 0].copy()), BAYER[encoding])
-    return torch.from_numpy(rows[..., list(places)])
+    return np.ndarray((height, width, channels), np.uint8, data.tobytes(), 0, (step, channels, 1))
+
+
+def _from_yuv(
+    rows: np.ndarray,  # [H, W, 2]
+    places: tuple[int, ...],  # of YUV
+) -> Tensor:  # [H, W, 3] uint8
+    """BT.601, luminances from 16 to 235, as ROS converts them."""
+    height, width = rows.shape[:2]
+    pairs = torch.from_numpy(rows.reshape(height, width // 2, 4).astype(np.float32))
+    luminance = (1.164 * (pairs[..., places[:2]] - 16)).reshape(height, width)
+    u, v = ((pairs[..., place] - 128).repeat_interleave(2, dim=1) for place in places[2:])
+    colour = torch.stack([luminance + 1.596 * v, luminance - 0.813 * v - 0.391 * u, luminance + 2.018 * u], dim=-1)
+    return colour.round().clamp(0, 255).to(torch.uint8)
 
 
 def demosaiced(

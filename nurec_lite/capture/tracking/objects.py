@@ -65,7 +65,7 @@ def _promising(moments: Moments, path: Path | None) -> bool:
 
 
 def _drives(path: Path, times: Doubles) -> NDArray[np.bool_]:
-    """Whether the object drives at these times: one that waits is alike to what stands still."""
+    """Whether the object drives at these times: one that waits looks like a parked one."""
     speed = np.linalg.norm(velocities(path.times, path.places), axis=1)
     return np.interp(times, path.times, speed) >= DRIVES
 

@@ -12,7 +12,7 @@ from tiny_bag import START, Recording, stamp_of
 from tiny_capture import tiny_capture
 
 from nurec_lite.capture.rosbag.cameras import camera_of, intrinsics_of, lens_of
-from nurec_lite.capture.rosbag.images import BAYER, demosaiced
+from nurec_lite.capture.rosbag.images import BAYER, demosaiced, pixels_of
 from nurec_lite.capture.rosbag.library import IMAGE
 from nurec_lite.capture.rosbag.mapping import CameraEntry, Intrinsics
 from nurec_lite.capture.rosbag.read import read_rosbag
@@ -51,6 +51,49 @@ def test_a_mosaic_of_one_colour_is_that_colour() -> None:
     for k, colour in enumerate("grbg"):
         mosaic[k // 2 :: 2, k % 2 :: 2] = {"r": 200, "g": 120, "b": 40}[colour]
     assert torch.equal(demosaiced(mosaic, "grbg"), torch.tensor([200, 120, 40], dtype=torch.uint8).expand(6, 8, 3))
+
+
+def message_of(encoding: str, data: np.ndarray, channels: int, bigendian: int = 0) -> SimpleNamespace:
+    height, width = data.shape[0], data.shape[1] // channels
+    pixels = np.frombuffer(data.tobytes(), np.uint8)
+    step = len(pixels) // height
+    return SimpleNamespace(
+        encoding=encoding, height=height, width=width, step=step, is_bigendian=bigendian, data=pixels
+    )
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("encoding", "places"), [("mono16", (0, 0, 0)), ("rgb16", (0, 1, 2)), ("bgra16", (2, 1, 0))])
+def test_two_bytes_a_channel_become_one(encoding: str, places: tuple[int, ...], order: str) -> None:
+    channels = {"mono16": 1, "rgb16": 3, "bgra16": 4}[encoding]
+    true = np.random.default_rng(0).integers(0, 65536, (5, 7 * channels)).astype(order + "u2")
+    image = pixels_of(message_of(encoding, true, channels, int(order == ">")), "here")
+    high = (true.astype(int) // 256).reshape(5, 7, channels)[..., list(places)]
+    assert np.array_equal(image.numpy(), high)
+
+
+def test_a_mosaic_of_two_bytes_is_that_of_their_high_ones() -> None:
+    mosaic = np.random.default_rng(0).integers(0, 256, (6, 8)).astype("u1")
+    wide = pixels_of(message_of("bayer_grbg16", mosaic.astype("<u2") * 256 + 17, 1), "here")
+    assert torch.equal(wide, demosaiced(torch.from_numpy(mosaic), "grbg"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "order"), [("yuv422", [1, 0, 2, 0]), ("UYVY", [1, 0, 2, 0]), ("yuv422_yuy2", [0, 1, 0, 2])]
+)
+@pytest.mark.parametrize("width", [2, 6])
+def test_pairs_of_pixels_share_their_colour(encoding: str, order: list[int], width: int) -> None:
+    """Red and grey of BT.601."""
+    for yuv, rgb in (((81, 90, 240), (254, 0, 0)), ((126, 128, 128), (128, 128, 128))):
+        row = np.array([yuv[k] for k in order] * width, np.uint8)[: 2 * width]
+        image = pixels_of(message_of(encoding, np.tile(row, (3, 1)), 2), "here")
+        assert image.shape == (3, width, 3)
+        assert (image.int() - torch.tensor(rgb)).abs().max() <= 1
+
+
+def test_half_a_pair_of_pixels_is_damage() -> None:
+    with pytest.raises(CaptureError, match="is 5 pixels wide, but yuv422 has pairs"):
+        pixels_of(message_of("yuv422", np.zeros((3, 10), np.uint8), 2), "here")
 
 
 def test_jpeg_stays_jpeg(tmp_path: Path) -> None:
