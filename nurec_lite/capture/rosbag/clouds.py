@@ -98,7 +98,10 @@ def table(
         return np.asarray(message.points)
     layout = _layout(message, where)
     height, width, data = int(message.height), int(message.width), np.asarray(message.data, dtype=np.uint8)
-    row = int(message.row_step) if height > 1 else width * int(message.point_step)
+    packed = width * int(message.point_step)
+    row = (
+        packed if height < 2 or len(data) == height * packed else int(message.row_step)
+    )  # some drivers write no row_step
     if (
         height * width > MOST_POINTS
         or row < width * layout.itemsize

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Points of drivers: clocks, units, layouts, compensation, and lidars that have no beams."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,16 @@ def test_a_cloud_that_lies_about_itself_is_refused(change: dict[str, object], se
     message, _ = table(DRIVERS["velodyne"])
     with pytest.raises(CaptureError, match=sentence):
         find_fields(spoil(message, **change), CLOUD, ENTRY, "here")
+
+
+@pytest.mark.parametrize("step", [0, 16, 1 << 31])
+def test_rows_without_a_step_follow_one_another(step: int) -> None:
+    message, true = table(replace(DRIVERS["hesai"], rows=False))
+    height = next(n for n in (2, 3, 5, 7) if len(true) % n == 0)
+    spoil(message, height=height, width=len(true) // height, row_step=step)
+    cloud = read_cloud(message, CLOUD, find_fields(message, CLOUD, ENTRY, "here"), "here")
+    there = np.abs(np.stack([true[k] for k in "xyz"], axis=1)).sum(axis=1) > 0
+    assert np.allclose(cloud.points[:, 0].numpy(), true["x"][there], atol=1e-5)
 
 
 def read(recording: Recording, folder: Path, text: str = "") -> Capture:
