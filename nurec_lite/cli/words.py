@@ -90,6 +90,8 @@ def _with_key(argument: str, hints: Mapping[str, Any]) -> str:
 
 def _hydra_argument(argument: str, hint: Any, several: bool) -> str:
     key, _, value = argument.partition("=")
+    if argument == f"{key}=" and hint is not None and _Type.of(hint).listed:
+        raise ConfigError(f"{key} is empty; give a list, as in {key}=[A,B], or leave it out")
     if hint is None or not value or key.startswith("~") or _CALL.fullmatch(value):
         return argument
     kind, choice = _Type.of(hint), _CHOICE.fullmatch(value)

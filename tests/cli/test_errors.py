@@ -179,6 +179,7 @@ def test_a_checkpoint_of_another_capture(shell: Shell, trained: Path, tmp_path: 
         ("train", ["train.stepz=3"], r"Key 'stepz' not in 'TrainConfig'; did you mean train\.steps\?"),
         ("train", ["trian.steps=3"], r"Key 'trian' is not in struct|Could not override 'trian.steps'"),
         ("train", ["data=kiti"], r"data/kiti|kiti"),
+        ("train", ["data.cameras="], r"data\.cameras is empty; give a list, as in data\.cameras=\[A,B\], or leave it out"),
         ("train", ["train.steps=many"], r"'many' of type 'str' could not be converted to Integer"),
         ("train", ["train.steps"], r"KEY=VALUE"),
         ("train", ["=3"], r"KEY=VALUE"),
