@@ -41,6 +41,7 @@ def start(host: str, port: int) -> Any:  # viser.ViserServer
     """A server without content. ConfigError if the address is not this machine's or the port is taken."""
     package = viser()
     logging.getLogger("websockets").setLevel(logging.WARNING)
+    logging.getLogger("websockets.server").addFilter(_is_no_handshake)
     warnings.filterwarnings("ignore", "Queued a .* on a closed connection")  # a browser may leave at any time
     _check_free(host, port)
     with _quiet(), _guarded(package, host):
@@ -53,6 +54,11 @@ def start(host: str, port: int) -> Any:  # viser.ViserServer
     for message in (messages.ShareUrlRequest, messages.ShareUrlDisconnect):
         server._websock_server.unregister_handler(message)
     return server
+
+
+def _is_no_handshake(record: logging.LogRecord) -> bool:
+    """A scanner of ports, which speaks no HTTP, leaves no trace in the terminal."""
+    return "handshake failed" not in record.getMessage()
 
 
 def stop(server: Any) -> None:

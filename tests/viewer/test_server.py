@@ -4,6 +4,7 @@
 import builtins
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,14 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r"needs the package viser, .*: pip install viser"):
         start("127.0.0.1", 0)
+
+
+@pytest.mark.parametrize("data", [b"", b"\r\n\r\n", b"\x00\xff\r\n", b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"])
+def test_callers_that_speak_no_http_leave_no_trace(server: Any, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_connection(("127.0.0.1", server.get_port()), timeout=10) as caller:
+        caller.sendall(data)
+        caller.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            caller.recv(1000)
+    assert answer(server.get_port(), "/index.html")[0] == 200  # the server goes on
+    assert not [record for record in caplog.records if record.name.startswith("websockets")]
