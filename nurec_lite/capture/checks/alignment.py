@@ -31,7 +31,7 @@ from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.deskew import project_world_points
 from nurec_lite.capture.trajectory import Trajectory, nearest
 from nurec_lite.capture.types import ImageFrame, SweepFrame
-from nurec_lite.geometry.camera import Camera, project_points
+from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
 from nurec_lite.geometry.masks import at_pixels
 from nurec_lite.geometry.se3 import interpolate_between, interpolate_trajectory, invert, pose_matrix, transform
 
@@ -168,10 +168,8 @@ def _profiles(
 ) -> tuple[
     Tensor, int
 ]:  # mean ranks [V, T] at the edges of a camera that is turned, NaN where there are too few; number of edges
-    """Profiles as if the whole image were exposed at once, which is fast."""
     camera = replace(guess.camera, shutter="global")
-    T_world_cam = _poses(views.frames, guess.seconds, path) @ camera.T_rig_cam
-    points = transform(invert(T_world_cam), views.points)
+    points = _seen(views, guess, path)
     inside = within(camera, *project_points(camera, points))  # [V, P]
     some, known = _thinned(points.float(), inside, most)
     ranks = views.ranks.flip(2) if guess.mirrored else views.ranks
@@ -181,6 +179,20 @@ def _profiles(
     means = torch.where(seen, found, 0).sum(2) / seen.sum(2).clamp(min=1)
     counts = inside.sum(1)
     return means.masked_fill(counts[:, None] < FEWEST, math.nan), int(counts.sum())
+
+
+def _seen(
+    views: Views, guess: Guess, path: Trajectory
+) -> Tensor:  # [V, P, 3] metres, in the camera's axes at the time when each point is read, about
+    T = guess.camera.T_rig_cam
+    if guess.camera.shutter == "global":
+        return transform(invert(_poses(views.frames, guess.seconds, path, 0.5) @ T), views.points)
+    first, last = (
+        transform(invert(_poses(views.frames, guess.seconds, path, k) @ T), views.points) for k in (0.0, 1.0)
+    )
+    pixels, _ = project_points(replace(guess.camera, shutter="global"), 0.5 * (first + last))
+    read = shutter_fraction(guess.camera, pixels).clamp(0, 1)[..., None]
+    return first + read * (last - first)
 
 
 def _thinned(
@@ -199,13 +211,13 @@ def _thinned(
 
 
 def _poses(
-    frames: Sequence[ImageFrame], seconds: float, path: Trajectory
-) -> Tensor:  # [V, 4, 4] T_world_rig in the middle of images
+    frames: Sequence[ImageFrame], seconds: float, path: Trajectory, part: float
+) -> Tensor:  # [V, 4, 4] T_world_rig at that part of the images' exposures
     if seconds:
-        times = torch.tensor([frame.time_mid + seconds for frame in frames], dtype=torch.float64)
-        return interpolate_trajectory(path.times, path.poses, times)
+        times = [f.time_start + part * (f.time_end - f.time_start) + seconds for f in frames]
+        return interpolate_trajectory(path.times, path.poses, torch.tensor(times, dtype=torch.float64))
     start, end = (torch.stack([getattr(frame, f"T_world_rig_{at}") for frame in frames]) for at in ("start", "end"))
-    return pose_matrix(*interpolate_between(start, end, torch.full((len(frames),), 0.5, dtype=torch.float64)))
+    return pose_matrix(*interpolate_between(start, end, torch.full((len(frames),), part, dtype=torch.float64)))
 
 
 def look_aside(

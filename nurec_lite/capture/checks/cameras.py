@@ -180,8 +180,10 @@ def _plainest(fits: list[Fit]) -> list[Fit]:
 
 
 def _best(fits: list[Fit]) -> Fit:
-    """The one with the highest contrast among those that agree with edges; else the first."""
-    return max((f for f in fits if agrees(f)), key=lambda f: f.contrast, default=fits[0])
+    """The surest one of those that agree with edges and have about the highest contrast; else the first."""
+    known = [f for f in fits if agrees(f)]
+    most = max((f.contrast for f in known), default=0.0)
+    return max((f for f in known if f.contrast >= PLAINER * most), key=lambda f: f.least, default=fits[0])
 
 
 def _likely(capture: Capture, camera: Camera, views: Views, path: Trajectory) -> Iterator[Guess]:

@@ -239,6 +239,13 @@ def test_other_streets_are_right(seed: int) -> None:
 
 
 @pytest.mark.slow
+def test_cameras_to_the_sides_of_a_fast_vehicle_are_right() -> None:
+    """Rows that are read one after another shear the view to the side as much as a turn about it by 6 degrees."""
+    config = SimulationConfig(seed=384, samples=1, cameras=4, frames=20, speed=25.0, azimuth_steps=800, parked_cars=5)
+    assert doubts(simulate(config)) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("downscale", [1, 2, 4, 6, 8])
 def test_kitti_is_right(kitti_root: Path, downscale: int) -> None:
     poses = kitti_root / "extra" / "poses_velo.txt"
