@@ -74,7 +74,7 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
         raise CheckpointError(f"{path} {problem}; give the path of a checkpoint, such as OUT/checkpoint.pt")
     try:
         content = read_torch_file(path)
-    except OSError as error:
+    except PermissionError as error:
         raise CheckpointError(
             f"{path} cannot be read ({error.strerror}); change its rights, or use another one"
         ) from error

@@ -251,6 +251,15 @@ def test_a_mutated_file_is_refused_or_reads_the_same(tmp_path: Path, whole: byte
     assert_equal_content(found, load_checkpoint(damaged, "cpu"))
 
 
+def test_places_before_the_file_are_damage(tmp_path: Path, whole: bytes) -> None:
+    """The system's error of such a place is none of rights."""
+    path, at = tmp_path / "damaged.pt", whole.rindex(b"PK\6\6") + 48  # of the list of records
+    place = int.from_bytes(whole[at : at + 8], "little") + (1 << 20)
+    path.write_bytes(whole[:at] + place.to_bytes(8, "little") + whole[at + 8 :])
+    with pytest.raises(CheckpointError, match=r"damaged.pt is not a whole checkpoint \(OSError\)"):
+        load_checkpoint(path, "cpu")
+
+
 def test_a_checkpoint_without_rights_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root has all rights, so that the system's answer is made."""
 
