@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The level surface with the most returns is the road, which lies below a lidar. Above it, the lidar is upside down."""
+"""The level surface with the most returns is the road, which lies below a lidar. Above it, the lidar is upside down, unless a floor below
+shows that it is a ceiling."""
 
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ HIGHEST, BIN, LEVEL = (
     0.5,
 )  # metres above and below the lidar, of a bin, and at its own height: these tell nothing
 FEWEST = 500  # returns
-SHARE, TIMES = 0.06, 2.0  # of the returns that the highest bin above has, and times the highest one below
+SHARE, TIMES = 0.06, 2.0  # of the returns that the highest bin above has and the one below lacks, and times that one
 
 
 def upside_down(lidar: Lidar, sweeps: Sequence[Ordered]) -> Flaw | None:
@@ -25,7 +26,7 @@ def upside_down(lidar: Lidar, sweeps: Sequence[Ordered]) -> Flaw | None:
     below, above, backwards = (
         _level(lidar, sweeps, sign, turned) for sign, turned in ((-1, False), (1, False), (-1, True))
     )
-    if above.max() < max(SHARE, TIMES * float(below.max()), float(backwards.max())):
+    if below.max() >= SHARE or above.max() < max(SHARE, TIMES * float(below.max()), float(backwards.max())):
         return None
     metres = BIN * (int(above.argmax()) + 0.5)
     return (

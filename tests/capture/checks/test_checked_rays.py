@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays of sweeps that are in another unit, order or time than they must be, each with the sentence that names it."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +31,7 @@ from wrong_rays import (
 
 from nurec_lite.capture.checks import driving, poses, ray_crops, ray_times, rays
 from nurec_lite.capture.checks.ground import upside_down
+from nurec_lite.capture.checks.ordered import ordered
 from nurec_lite.capture.checks.run import CHECKS
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.trust import doubts_about
@@ -38,6 +40,7 @@ from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import DataConfig
+from nurec_lite.geometry.lidar import Sweep, unit_directions
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.readers import read_capture
 
@@ -179,3 +182,19 @@ def test_a_lidar_on_its_head_is_named(axis: int) -> None:
     (verdict,) = rays.check_rays(Sample(odd))
     assert verdict.level is Level.CERTAIN and "The road seems to lie 1." in verdict.sentence
     assert upside_down(street().lidars[0], []) is None
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "side", "degrees"), [(0.7, 3.0, 15), (0.7, 6.0, 15), (1.5, 6.0, 15), (2.5, 6.0, 25)]
+)
+def test_a_ceiling_is_no_road(ceiling: float, side: float, degrees: float) -> None:
+    """A lidar that looks up as far as down, between walls, nearer to the ceiling than to the floor."""
+    azimuth = torch.linspace(-math.pi, math.pi, 900)[:, None].expand(900, 16)
+    elevation = torch.deg2rad(torch.linspace(-degrees, degrees, 16)).expand(900, 16)
+    rays = unit_directions(torch.stack([azimuth, elevation], dim=-1).flatten(0, 1))
+    height = torch.where(rays[:, 2] < 0, 1.8, ceiling)
+    ranges = torch.minimum(height / rays[:, 2].abs(), side / rays[:, 1].abs())
+    sweep = Sweep(rays, ranges, torch.ones(len(rays)), torch.zeros(len(rays), dtype=torch.float64),
+                  torch.arange(16).repeat(900), ranges < 100)  # fmt: skip
+    lidar = replace(street().lidars[0], T_rig_lidar=torch.eye(4, dtype=torch.float64))
+    assert upside_down(lidar, [ordered(sweep)]) is None
