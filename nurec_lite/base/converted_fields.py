@@ -83,11 +83,13 @@ def _tensor(value: object) -> Tensor:  # float64 unless it holds float32
 def mask_of(
     value: object,
     what: str,  # for the message
-) -> Tensor:  # bool
-    array = value if isinstance(value, Tensor) else np.asarray(value)
-    if array.dtype not in (torch.bool, np.bool_):
+) -> Tensor:  # bool, or a tensor as it is: `check_capture` names another one's type
+    if isinstance(value, Tensor):
+        return value
+    array = np.asarray(value)
+    if array.dtype != np.bool_:
         raise UserError(f"{what} is {excerpt(value)}, but must be an array or a tensor of true and false")
-    return array if isinstance(array, Tensor) else torch.from_numpy(array.copy())
+    return torch.from_numpy(array.copy())
 
 
 _KEPT = (torch.float32, torch.float64)
