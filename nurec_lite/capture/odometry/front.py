@@ -41,7 +41,8 @@ def scan_to_map(
     times = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)
     said = None if twists is None else _between(twists, times)
     poses = [torch.eye(4, dtype=torch.float64)]
-    velocity = _at_first(clouds) if twists is None and len(clouds) > 1 else None
+    later = next((cloud for cloud in clouds if cloud.time > clouds[0].time), None)
+    velocity = _at_first(clouds[0], later) if twists is None and later is not None else None
     seen = None if said is None else in_threads(lambda k: _seen(clouds[k], said[k]), range(len(clouds)))
     for k, cloud in enumerate(clouds):
         go_on()
@@ -51,19 +52,19 @@ def scan_to_map(
         if k:
             found = _best(world, source, list(poses[-1] @ exp(torch.stack(guesses) * seconds)))
             poses.append(torch.from_numpy(np.array(found.T_target_source)))
-            velocity = log(invert(poses[-2]) @ poses[-1]) / seconds
+            velocity = log(invert(poses[-2]) @ poses[-1]) / seconds if seconds > 0 else velocity
         world.insert(source, poses[-1].numpy())
     return torch.stack(poses)
 
 
-def _at_first(clouds: Sequence[Cloud]) -> Tensor:  # [6]
-    """Velocity from the first sweep to the second. It is looked for again once both are undistorted by it."""
+def _at_first(first: Cloud, second: Cloud) -> Tensor:  # [6]
+    """Velocity from one sweep to a later one. It is looked for again once both are undistorted by it."""
     import small_gicp
 
-    seconds = clouds[1].time - clouds[0].time
+    seconds = second.time - first.time
     velocity, guesses = _ahead(0.0), torch.stack([_ahead(speed) for speed in SPEEDS])
     for _ in range(2):
-        before, source = (_source(_seen(cloud, velocity)) for cloud in clouds[:2])
+        before, source = (_source(_seen(cloud, velocity)) for cloud in (first, second))
         world = small_gicp.GaussianVoxelMap(VOXEL)
         world.insert(before, np.eye(4))
         found = _best(world, source, list(exp(guesses * seconds)), before)

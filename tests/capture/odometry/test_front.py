@@ -47,3 +47,10 @@ def test_sweeps_without_points_stay_where_they_are() -> None:
     empty = torch.zeros(0, 3, dtype=torch.float64)
     found = scan_to_map([cloud(0.0, empty), cloud(0.1, empty)], None)
     torch.testing.assert_close(found, torch.eye(4).double().expand(2, 4, 4))
+
+
+def test_a_stamp_that_is_there_twice_says_nothing_of_the_speed() -> None:
+    times = (0.0, 0.0, 0.1, 0.1, 0.2)
+    poses = scan_to_map([cloud(t, motorway(t)) for t in times], None)
+    assert bool(poses.isfinite().all())
+    assert float((poses[:, 0, 3] - SPEED * torch.tensor(times)).abs().max()) < 0.5
