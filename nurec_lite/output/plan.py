@@ -125,7 +125,8 @@ def check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], o
     points = [name for name in config.formats if name not in _of_cameras(config) or (not cameras and name in POINTS)]
     if points and not lidars:
         raise ConfigError(f"formats asks for {points[0]}, which holds points of a lidar, but none is among the sensors")
-    if points == config.formats and cameras and (own or config.sensors is not None):
+    named = own or config.sensors is not None or config.outputs is not None  # cameras are asked for
+    if points == config.formats and cameras and named:
         raise ConfigError(
             f"'{cameras[0]}' is a camera, but formats asks for points of lidars alone; add png to formats"
         )

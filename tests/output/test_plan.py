@@ -83,6 +83,7 @@ def test_times_at_the_ends_of_the_span_as_it_is_printed() -> None:
         ({"formats": []}, "formats is empty"),
         ({"formats": ["npz"], "sensors": ["camera_0"]}, "formats asks for npz"),
         ({"formats": ["npz"], "sensors": ["camera_0", "lidar"]}, "'camera_0' is a camera.* add png"),
+        ({"formats": ["ply"], "outputs": ["depth"]}, "'camera_0' is a camera.* add png"),
         ({"times": [7.0]}, r"times asks for 7 s, but the drive spans 0.000 to 1.000 s"),
         ({"times": [-1.0, 0.5]}, r"times asks for -1 s, but the drive spans"),
         ({"times": [0.5, 0.2]}, "times is .*first and the last"),
