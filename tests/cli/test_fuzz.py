@@ -41,7 +41,7 @@ def wrong(kind):
             while True: pass
         if kind == "memory": bytearray(2 << 30)
         if kind == "trace": raise KeyError("x")
-        if kind == "lines": raise fuzz_targets.export.ConfigError("a\\nb")
+        if kind == "long": raise fuzz_targets.export.ConfigError("a" * 5000)
     return run
 fuzz_targets.TARGETS = tuple(Target(kind, 1, lambda rng: [3, 4], wrong(kind)) for kind in {kinds!r})
 sys.argv = ["fuzz.py", "--inputs", "5", "--jobs", "1", "--seed", "95"]
@@ -50,7 +50,7 @@ exec(compile(open({script!r}).read(), {script!r}, "exec"), {{"__name__": "__main
 FOUND = {  # by the kind of defect; each comes once with this seed
     "crash": r"the process ended with -11\n    \[3, 4\]", "hang": r"TooLongError at .*more than 2 s'\n    \[3\]",
     "memory": r"MemoryError at .*\n    \[3\]", "trace": r"KeyError at the program: .*\n    \[3\]",
-    "lines": r"ConfigError at .* is no sentence: .*\n    \[3\]",
+    "long": r"ConfigError at .* is no sentence: .*\n    \[3\]",
 }  # fmt: skip
 
 
