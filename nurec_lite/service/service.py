@@ -14,6 +14,7 @@ from nurec_lite.service.health import Health
 from nurec_lite.service.images import EgoMasks
 from nurec_lite.service.scenes import Scenes
 from nurec_lite.service.server import Server
+from nurec_lite.service.tls import credentials
 from nurec_lite.service.worker import Worker
 
 ENCODERS = 8  # threads at most that encode images
@@ -30,6 +31,7 @@ class Service:
     ) -> None:
         self._config, self.figures, self.scenes = config, Figures(), Scenes(config, arguments)
         self._stopping, self._ending = threading.Event(), ExitStack()
+        credentials(config)  # refuses files before a scene is loaded
         with ExitStack() as stack:
             masks = EgoMasks(config.ego_masks)
             stack.callback(self.scenes.close)

@@ -125,6 +125,12 @@ def test_what_keeps_it_from_starting_is_a_sentence(run: Path, keys: dict[str, An
     assert threading.active_count() == before
 
 
+def test_keys_are_checked_before_a_scene_is_loaded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scenes, "get", lambda scenes, name: pytest.fail("a scene was loaded"))
+    with pytest.raises(UserError, match="tls_key is missing"):
+        service_of(run, tls_certificate="a.pem")
+
+
 def test_a_camera_is_no_pattern(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("{kind: camera, name: own, width: 9, height: 6, fx: 6, mounting: {}}")
     with pytest.raises(UserError, match=r"own\.yaml describes a camera, but patterns takes lidars; leave it out"):
