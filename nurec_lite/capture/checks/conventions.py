@@ -107,7 +107,10 @@ def fitting(
     for c in sorted(fit, key=lambda c: known[id(c)]):
         if known[id(c)] <= known[id(best)] + TIE and c.family in PLAIN:
             alike.setdefault(c.family, c)
-    return replace(best, within=motions.apart(best.posed), others=tuple(alike.values())[1 : 1 + ALSO])
+    if "reading" in alike:  # a key says the same
+        alike.pop("mount", None)
+    best, *others = alike.values()
+    return replace(best, within=motions.apart(best.posed), others=tuple(others[:ALSO]))
 
 
 def _conventions(capture: Capture, motions: Motions, poses: Poses) -> Iterator[Convention]:
