@@ -59,7 +59,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class _Retimed:
+class Retimed:
     """Decodes a sweep as if it had begun later. It pickles, as the wrapped loader does."""
 
     load: Callable[[], Sweep]
@@ -96,7 +96,7 @@ class Velocities:
 
 @lru_cache(maxsize=4)
 def _moving(capture: Capture) -> tuple[Trajectory, Tensor]:
-    """The trajectory, and its velocities [n, 6] as `Trajectory.velocities` has them. Of all cameras, since each pose takes operators."""
+    """The trajectory, and its velocities [n, 6] as `Trajectory.velocities` has them. All cameras share them: each pose takes operators."""
     path = trajectory_of(capture)
     return path, path.velocities()
 
@@ -135,7 +135,7 @@ def frame_at(
         like, time_start=start, time_end=end, T_world_rig_start=trajectory.at(start), T_world_rig_end=trajectory.at(end)
     )
     if isinstance(moved, SweepFrame):
-        moved = replace(moved, load=_Retimed(moved.load, start - like.time_start))
+        moved = replace(moved, load=Retimed(moved.load, start - like.time_start))
     return moved
 
 

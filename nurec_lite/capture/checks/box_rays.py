@@ -62,6 +62,10 @@ class BoxFit:
     def share(self) -> float:
         return float(self.shares.median()) if len(self) else 0.0
 
+    def fewer(self, boxes: int, tracks: int) -> bool:
+        """Whether it has fewer boxes, or boxes of fewer tracks."""
+        return len(self) < boxes or len(self.tracks.unique()) < tracks
+
     def above(self, other: "BoxFit", numbers: list[int]) -> tuple[float, float]:
         """Mean difference of these tracks' shares, and how many standard errors it is."""
         pairs = [(self._of(k), other._of(k)) for k in numbers]

@@ -67,7 +67,7 @@ def labelled(capture: Capture) -> Capture:
 
 
 def few(found: BoxFit) -> bool:
-    return len(found) < BOXES or len(found.tracks.unique()) < TRACKS
+    return found.fewer(BOXES, TRACKS)
 
 
 def _unknown(capture: Capture, sentence: str) -> Verdict:

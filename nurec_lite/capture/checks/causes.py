@@ -15,9 +15,9 @@ from nurec_lite.capture.checks.conventions import Convention
 from nurec_lite.capture.checks.corrected import AnyFrame
 from nurec_lite.capture.checks.guesses import CLOCK, YAW, Guess, corrected
 from nurec_lite.capture.checks.placed import KINDS
-from nurec_lite.capture.trajectory import trajectory_of
+from nurec_lite.capture.trajectory import Retimed, trajectory_of
 from nurec_lite.capture.types import Capture, SweepFrame
-from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
 
 FRAMES = 5  # by which poses and labels are tried
@@ -95,18 +95,6 @@ def _with_a_lidar(capture: Capture, change: Tensor) -> Capture:
     return replace(capture, lidars=tuple(lidars))
 
 
-@dataclass(frozen=True)
-class _Later:
-    """Loads a sweep, with later stamps. It pickles."""
-
-    load: Callable[[], Sweep]
-    seconds: float
-
-    def __call__(self) -> Sweep:
-        sweep = self.load()
-        return replace(sweep, times=sweep.times + self.seconds)
-
-
 def _with_a_clock(capture: Capture, seconds: float) -> Capture:
     """Sweeps of later times, with the poses of these."""
     path = trajectory_of(capture)
@@ -114,7 +102,7 @@ def _with_a_clock(capture: Capture, seconds: float) -> Capture:
     def later(frame: SweepFrame) -> SweepFrame:
         start, end = frame.time_start + seconds, frame.time_end + seconds
         poses = path.at(start), path.at(end)
-        return SweepFrame(frame.sensor, frame.index, start, end, *poses, load=_Later(frame.load, seconds))
+        return SweepFrame(frame.sensor, frame.index, start, end, *poses, load=Retimed(frame.load, seconds))
 
     return replace(capture, sweeps=tuple(map(later, capture.sweeps)))
 

@@ -37,15 +37,7 @@ BESIDE, AHEAD = (
     0.8,
 )  # penalty of a rig that does not move along its x axis, and the part of its way that it does at least
 TIE, ALSO = 0.1, 2  # of excess: another convention fits about as well; number of those that are named
-PLAIN = (
-    "mount",
-    "shift",
-    "reading",
-    "scale",
-    "ranges",
-    "rig",
-    "lidar",
-)  # families of which one is named beside another
+PLAIN = ("mount", "shift", "reading", "scale", "ranges", "rig", "lidar")  # families that may share a sentence
 MADE = "where the capture was made"
 INVERTED, RELATIVE = "they are inverted (T_rig_world)", "each is relative to the frame before or after it"
 _WORDS = {0: ("forward", "backward"), 1: ("left", "right"), 2: ("up", "down")}
@@ -71,7 +63,7 @@ class Convention:
     lidar: str | None = None  # with a wrong mounting or wrong rays; None: the poses are wrong
     mirrors: bool = False
     within: float = math.nan  # metres by which it puts points elsewhere than the sweeps show, once it fits
-    family: str = ""  # of conventions of which only the best one is named
+    family: str = ""  # a sentence names the best convention of a family
     ranges: float = 1.0  # by which the ranges of the lidar are multiplied
     others: "tuple[Convention, ...]" = ()  # fit about as well
 

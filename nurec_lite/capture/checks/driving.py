@@ -16,7 +16,7 @@ from nurec_lite.capture.checks.two_places import poses_at_a_time
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
 LEAST, ACCELERATION = 0.5, 4.0  # metres, and metres a second squared: a step may be so far from its neighbours'
-SEEN = 0.1  # metres: likewise where sweeps show the motion, too
+SEEN = 0.1  # metres: the same where sweeps decide
 NOISE = 6.0  # times the median difference: a step may be so far from its neighbours'
 IMPOSSIBLE = 100.0  # metres a second squared, which no vehicle reaches
 SURE = 1.0  # metres: a smaller jump is likely at most

@@ -13,7 +13,7 @@ from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 
 NEIGHBOURS = 3  # sweeps before and after
-SMALL, FEW = 0.7, 0.65  # of their median size, and of their least returns, that a whole sweep has
+SMALL, FEW = 0.7, 0.65  # of the median size and of the median returns of neighbours, that a whole sweep has at least
 MOST = 3  # sweeps that are decoded to be sure
 MOVED = 0.2  # metres from a sweep to the next, after which returns change
 FILES = 5  # that tell anything
@@ -62,7 +62,7 @@ def _near(count: int, k: int) -> list[int]:
 
 
 def _few(sample: Sample, frames: Sequence[SweepFrame], k: int) -> bool:
-    """Whether a sweep holds fewer returns than both of its neighbours."""
+    """Whether a sweep holds far fewer returns than the median of its neighbours."""
     beside = [_returns(sample, frames[i]) for i in (k - 1, k + 1, k - 2, k + 2) if 0 <= i < len(frames)]
     return bool(beside) and _returns(sample, frames[k]) < FEW * sorted(beside)[len(beside) // 2]
 

@@ -12,11 +12,8 @@ from nurec_lite.capture.checks.ray_values import Flaw
 from nurec_lite.geometry.lidar import Lidar
 
 NEAR, FAR = 3.0, 40.0  # metres of range
-HIGHEST, BIN, LEVEL = (
-    8.0,
-    0.2,
-    0.5,
-)  # metres above and below the lidar, of a bin, and at its own height: these tell nothing
+HIGHEST, BIN = 8.0, 0.2  # metres above and below the lidar, and of a bin of heights
+LEVEL = 0.5  # metres above and below the lidar: nearer returns tell nothing
 FEWEST = 500  # returns
 SHARE, TIMES = 0.06, 2.0  # of the returns that the highest bin above has and the one below lacks, and times that one
 

@@ -15,7 +15,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 
 FRAMES = 3  # by which stamps are tried
-MOST_FRAMES = 10  # likewise where edges do not agree as the capture says
+MOST_FRAMES = 10  # the same where edges do not agree as the capture says
 STEP = 0.05  # seconds between two offsets of a clock
 ZOOMS = (0.5, 0.8, 1.25, 2.0)  # of a focal length alone
 ZOOMED, CLOCK, YAW = "zoom", "clock", "yaw"  # kinds of guesses by some amount
