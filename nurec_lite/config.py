@@ -123,12 +123,12 @@ class DensityConfig:
     """3DGS-MCMC (Kheradmand et al. 2024): relocation of dead Gaussians, growth up to a cap, and noise."""
 
     every: int = 100  # steps between relocations
-    start: float = 0.05  # fraction of the run at which relocations begin
-    stop: float = 0.8  # fraction of the run at which they end
+    start: float = 0.05  # fraction of the run when relocations begin
+    stop: float = 0.8  # fraction of the run when they end
     cap: int | str = 80_000  # largest number of Gaussians; auto: by the surface that images see (docs/model.md)
     growth: float = 1.05  # factor at each relocation until the cap is reached
     footprint: bool = True  # relocation prefers Gaussians that cover many pixels of a training image
-    jitter: float = 0.5  # standard deviations by which copies move apart
+    jitter: float = 0.5  # standard deviations that copies move apart
     box: float | None = None  # factor that enlarges an actor's box; Gaussians outside are dead; null: no limit
     noise: float = 1.0  # times the means' learning rate: standard deviations of noise at opacity 0
 

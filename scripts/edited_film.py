@@ -29,7 +29,7 @@ from scripts.readme_pictures import render
 
 GONE, AHEAD, PARKED = "001", "000", "009"  # tracks of the bundled street
 LANE_M = 3.3  # to the left lane
-CHANGE_S = (1.0, 3.5)  # in which the car ahead changes lanes
+CHANGE_S = (1.0, 3.5)  # of the lane change of the car ahead
 VISITOR_M = 9.0  # ahead of the vehicle, where the parked van drives
 FPS = 4.0  # of the film
 

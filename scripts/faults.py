@@ -47,7 +47,7 @@ SMALL = [
     "device=cpu", "model.points=400", "model.actor_points=20", "model.raised_points=60", "model.far_points=40", "train.lidar_rays=64",
     "train.seconds=null", "train.steps=40", "train.checkpoint_seconds=0", "density.every=10", "density.cap=500",
 ]  # fmt: skip
-ENDED = 0.7  # factor of the time in which moments lie, after one that came too late
+ENDED = 0.7  # factor of the time range for moments, after one that came too late
 FIGURES = ("psnr", "ssim", "lidar_median_abs_m")
 
 

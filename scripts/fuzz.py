@@ -41,7 +41,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.program import Parser
 
 SECONDS, MEMORY = 2.0, 1 << 30  # of a processor, and bytes: more is a finding
-STUCK = 60.0  # seconds after which a process that waits is ended
+STUCK = 60.0  # seconds; a process that waits longer is ended
 NOTED = 500  # inputs between two notes of how far a process is
 LONGEST = 600  # characters of a sentence
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a machine with a GPU can check: all parts, or those named, one after another; fails when one of them fails.
+# Checks on a machine with a GPU: all parts, or those named, one after another; fails when one of them fails.
 #
 #   scripts/gpu_check.sh                                  build, test, sanitize, bench
 #   scripts/gpu_check.sh build test                       these two
-#   scripts/gpu_check.sh bench -- data=pack data.root=F   what follows -- goes to benchmarks/step/bench_step.py
+#   scripts/gpu_check.sh bench -- data=pack data.root=F   arguments after -- go to benchmarks/step/bench_step.py
 #
 # build compiles the kernels into a fresh cache, which the parts after it use, and prints the seconds that it took.
 # PYTHON=... chooses the interpreter (default: the one of .venv, else python3).

@@ -25,7 +25,7 @@
 # cameras   steps of six simulated cameras and a lidar of 128 beams, with one image and with all six
 #
 # KEY=VALUE are those of nurec_lite.train for every part: the drive above all. PYTHON=... chooses the interpreter. At the end
-# scripts/reduce_results.py reduces all reports in OUT to what pages read.
+# scripts/reduce_results.py reduces all reports in OUT to the values that pages read.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 PYTHON="${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}"
@@ -139,7 +139,7 @@ ladder() {
         --out "$out/ladder" "${resumed[@]}"
 }
 
-stepped() { # NAME, then what nurec_lite.train takes
+stepped() { # NAME, then arguments of nurec_lite.train
     "$PYTHON" benchmarks/step/bench_step.py "${@:2}" +opt=all --steps 200 --warmup 110 --profiled 8 --out "$out/step_$1.json"
 }
 

@@ -137,7 +137,7 @@ def main(arguments: list[str]) -> None:
     p.add_argument("--repeat", type=int, default=3, help="runs of the baseline (%(default)s)")
     p.add_argument("--jobs", type=int, default=1, help="runs at once (%(default)s)")
     p.add_argument("--gpus", type=int, default=1, help="that they are spread over (%(default)s)")
-    p.add_argument("--limit", type=float, metavar="SECONDS", help="after which no run begins (none)")
+    p.add_argument("--limit", type=float, metavar="SECONDS", help="no run begins after so many seconds (none)")
     p.add_argument("--runs", type=Path, help="folder of the runs (one that is removed)")
     p.add_argument("--out", type=Path, metavar="FILE.json")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all runs")

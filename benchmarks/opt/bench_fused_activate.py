@@ -8,9 +8,9 @@ kernels and in those of fused_activate.
 A size is Gaussians x columns of lidar logits; a third column is the lidar's own opacity. First values, terms, gradients and moved
 means are compared with those of torch in float64, to 1e-5 of the largest; versions that disagree are not timed. Then both take turns. On
 a GPU each is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a
-loss weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, by which
-both are compared. One Gaussian in 20 has several copies: half of these have two or three, one in 25 the largest number. Bytes are the
-least that must move: stored and given arrays read, asked ones written, and values read again for gradients.
+loss weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, and the
+comparison includes both. One Gaussian in 20 has several copies: half of these have two or three, one in 25 the largest number. Bytes are
+the least that must move: stored and given arrays read, asked ones written, and values read again for gradients.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -40,7 +40,7 @@ WEIGHTS = {"opacity": 0.01, "scale": 0.02, "tie": 0.01}  # of the regularisers
 AMOUNT = 0.05  # standard deviations, of the noise
 SEED = 0  # of its draws
 SEVERAL = 0.05  # of the Gaussians have several copies
-TELLING = 4.0  # logit beyond which single precision tells opacities too poorly for copies to be compared
+TELLING = 4.0  # largest compared logit: beyond, single precision tells opacities of copies too poorly
 
 
 def plain_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, failed: Tensor) -> None:

@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
     p.add_argument("--rounds", type=int, default=6, help="of all sets (%(default)s)")
     p.add_argument("--steps", type=int, default=100, help="of a round (%(default)s)")
     p.add_argument("--warmup", type=int, default=20, help="steps of each set before all rounds (%(default)s)")
-    p.add_argument("--counted", type=int, default=20, help="steps of each set in which waits are counted (%(default)s)")
+    p.add_argument("--counted", type=int, default=20, help="counted steps of each set, for their waits (%(default)s)")
     p.add_argument("--progress", type=float, default=0.5, help="of the run, with relocation (%(default)s)")
     found = reported(p, arguments, bench)
     print(table(found))

@@ -126,7 +126,7 @@ def of_lists(n: int, step: Step, device: torch.device) -> Ways:
     found: Ways = {}
     for of_depth in BITS:
         keys = keys_of(distances, of_depth)
-        order = torch.argsort(keys[owners], stable=True)  # in which entries are written between the sorts
+        order = torch.argsort(keys[owners], stable=True)  # of the entries between the sorts
         second = Sorting.of(lists[order], bits, owners[order])
         found[f"two, {of_depth} bits", on] = [Sorting.of(keys, of_depth, wanted=wanted), second]
     packed = lists << PACKED_BITS | keys_of(distances, PACKED_BITS)[owners]

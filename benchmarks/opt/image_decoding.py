@@ -30,7 +30,7 @@ Images = list[Tensor]  # [H, W, 3] uint8 each, on the device
 
 
 def decoded_by(plan: ShotPlan, device: torch.device, way: str) -> tuple[dict[str, float], Images]:
-    """Seconds from the beginning, and images in the order in which steps need them."""
+    """Seconds from the beginning, and images in the order that steps need."""
     idle(device)
     begin = time.perf_counter()
     decode = by_host if way == HOST else GpuJpeg(device, way)

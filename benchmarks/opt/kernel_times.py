@@ -58,7 +58,7 @@ def replayed(call: Call, device: torch.device) -> Call:
 
 def timed(
     calls: dict[tuple[str, str], Call],  # by version and by workload
-    least_bytes: dict[tuple[str, str], int],  # that must move, of those for which that says something
+    least_bytes: dict[tuple[str, str], int],  # that must move; workloads without an entry have no such bound
     args: argparse.Namespace,
     device: torch.device,
 ) -> Report:

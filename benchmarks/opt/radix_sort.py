@@ -54,7 +54,7 @@ def is_there() -> bool:
 
 def sort(
     keys: Tensor,  # [n] int32, taken for unsigned
-    bits: int,  # the lowest, by which they are sorted
+    bits: int,  # number of lowest bits that are sorted
     values: Tensor | None = None,  # [n] int32; None: the numbers from 0 on
     choose: bool = False,  # drop UNWANTED keys
 ) -> Sorted:

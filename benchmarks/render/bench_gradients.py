@@ -15,8 +15,8 @@ the norm of the truth, of an output or (`d means`) of a gradient; of a quaternio
 (each the largest of three draws). A set that is further from float64 than --tolerance and than twice `rounding` ends the benchmark with
 exit code 1; `perturbed` does not count there, since an error of the first set is in it, too. `hidden` Gaussians have a colour so
 close to 0, where it is clamped, that float32 does not decide; they are invisible for all. `worst share` is the share of the worst
-Gaussian in the first set's squared error: near 1 that one makes the distance, near 0 all of them do. --out has under `worst` which one it
-is.
+Gaussian in the first set's squared error: near 1 that one makes the distance, near 0 all of them do. --out has its index
+under `worst`.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

@@ -16,7 +16,7 @@ gsplat        its rasterization with harmonics, all cameras in one call, in the 
 
 Views rendered together must agree with views rendered one by one to --tolerance before both are timed; else the exit code is 1. On a
 CPU the two are the same. Rounds take all in turn, in both orders. Times are medians of CUDA events (on a CPU of the host's clock) around
-whole calls, in which the host waits for the device as it does for a user.
+whole calls. In them the host waits for the device as it does for a user.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

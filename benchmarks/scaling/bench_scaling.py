@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> None:
     parser = Parser(__doc__)
     defaults = {
         "frames": ([52, 26, 13], "frames of the capture"),
-        "pixels": ([4, 2, 1], "factors by which images are reduced"),
+        "pixels": ([4, 2, 1], "reduction factors of images"),
         "rays": ([8192, 32768, 100_000], "rays of a sweep in a step"),
         "gaussians": ([100_000, 300_000, 900_000], "background Gaussians from the lidar, about"),
         "gpus": ([1], "ranks, each with a GPU (on a CPU processes)"),

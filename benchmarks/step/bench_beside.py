@@ -88,7 +88,7 @@ def _step(stages: Stages, state: TrainState, begin: float) -> None:
 
 
 def gsplats(config: Config) -> Contender:
-    """Its own loop, on the scene with which ours begin, in the middle of the drive."""
+    """Its own loop, on the initial scene of ours, in the middle of the drive."""
     device = choose_device(config.device)
     gsplat, _ = find_peer(True, device)
     assert gsplat is not None
@@ -218,7 +218,7 @@ def main(arguments: list[str]) -> None:
     p.add_argument("--uncounted", type=int, default=10, help="before them (%(default)s)")
     p.add_argument("--warmup", type=int, default=130, help="steps of each before all blocks (%(default)s)")
     p.add_argument("--warmup-seconds", type=float, default=6, help="and seconds, whichever ends later (%(default)s)")
-    p.add_argument("--progress", type=float, default=0.5, help="of the run, at which all steps are (%(default)s)")
+    p.add_argument("--progress", type=float, default=0.5, help="of the run, for all steps (%(default)s)")
     print(table(reported(p, arguments, bench)))
 
 

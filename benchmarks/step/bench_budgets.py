@@ -98,7 +98,11 @@ def main(arguments: list[str]) -> int:
     )
     p.add_argument("--steps", nargs="+", type=positive, default=[500, 1000, 2000], help="budgets (%(default)s)")
     p.add_argument("--seeds", nargs="+", type=int, default=[0], help="(%(default)s)")
-    p.add_argument("--out", type=Path, help="files, such as benchmarks/results/NAME, to which .json and .png are added")
+    p.add_argument(
+        "--out",
+        type=Path,
+        help="files without their suffix, such as benchmarks/results/NAME: .json and .png are written",
+    )
     p.add_argument("--from", dest="known", type=Path, help="draws the figures of this file of an earlier run")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all sets")
     args = p.parse_intermixed_args(arguments)

@@ -70,7 +70,7 @@ def recorders(device: torch.device) -> dict[str, Callable[[], AbstractContextMan
 
 
 def range_us(recorder: Callable[[], AbstractContextManager[None]], device: torch.device) -> float:
-    """Microseconds of the host for one range, three deep; the ends of steps, at which `timing` reads its clocks, are part of it."""
+    """Microseconds of the host for one range, three deep; it includes the ends of steps, where `timing` reads its clocks."""
     samples = []
     with recorder():
         for _ in range(SAMPLES):
@@ -132,7 +132,7 @@ def main(arguments: list[str]) -> int:
     p = Parser(__doc__)
     p.add_argument("--steps", type=positive, default=60, help="that are timed (%(default)s)")
     p.add_argument("--warmup", type=int, default=10, help="steps before (%(default)s)")
-    p.add_argument("--counted", type=positive, default=3, help="steps in which ranges are counted (%(default)s)")
+    p.add_argument("--counted", type=positive, default=3, help="steps whose ranges are counted (%(default)s)")
     found = reported(p, arguments, bench)
     print(table(found))
     untold = [name for name in ("off", "nvtx_torch", "nvtx_package") if name in found["recorders"]]

@@ -4,7 +4,7 @@
     python benchmarks/step/bench_start.py data=pack data.root=FILE +size=large '+opt=all' --out benchmarks/results/NAME.json
 
 Arguments are those of nurec_lite.train. Every start is a process of its own (benchmarks/step/start_child.py), the first of them to
-warm up: it compiles kernels that are missing, and reads files into memory. `since_start` has the second at which each phase was done,
+warm up: it compiles kernels that are missing, and reads files into memory. `since_start` has the second when each phase was done,
 `cpu_since_start` the processor's seconds by then, which other programs change less. `phases` says how long each took: the interpreter,
 importing torch, which is given, importing everything else, the configuration, the capture with the device's first use, the kernels'
 loading, the scene with the optimizer, two steps, and with the option `resident` the rest of the frames. `scene` has the parts of the

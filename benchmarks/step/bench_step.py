@@ -104,7 +104,7 @@ def window(stages: Stages, state: TrainState, steps: int) -> dict[str, Any]:
 def timed_iteration(
     stages: Stages,
     state: TrainState,
-    host: dict[str, list[float]],  # milliseconds, to which those of the three parts are added
+    host: dict[str, list[float]],  # milliseconds; those of the three parts are appended
 ) -> tuple[tuple[Mark, Mark], int]:  # around the device's work, and the rays of the step
     times = [time.perf_counter()]
     shots = stages.feed.fetch(stages, state)
@@ -196,9 +196,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--steps", type=positive, default=200, help="that are timed (%(default)s)")
     p.add_argument("--warmup", type=int, default=30, help="steps before them (%(default)s)")
     p.add_argument("--profiled", type=positive, default=5, help="steps that are counted afterwards (%(default)s)")
-    p.add_argument(
-        "--progress", type=float, default=0.5, help="of the run, 0 to 1, at which all steps are (%(default)s)"
-    )
+    p.add_argument("--progress", type=float, default=0.5, help="of the run, 0 to 1, for all steps (%(default)s)")
     p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
     return p

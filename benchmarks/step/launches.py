@@ -2,12 +2,12 @@
 """Counts of torch.profiler on the GPU in some training steps: kernels, launches, host synchronisations and copies a
 step.
 
-A host synchronisation is a call of the CUDA runtime or driver in which the host waits for the GPU: cudaStreamSynchronize,
+A host synchronisation is a call of the CUDA runtime or driver that waits for the GPU: cudaStreamSynchronize,
 cudaDeviceSynchronize, cudaEventSynchronize, cuCtxSynchronize and their like, and a plain cudaMemcpy. `tensor.item()` or
 `tensor.cpu()` is a cudaMemcpyAsync followed by cudaStreamSynchronize and so counts once.
 
 Work outside the renderer (blending and its gradients) has two figures: the sum over its kernels, and the time
-in which no kernel of the renderer runs.
+without a running kernel of the renderer.
 """
 
 import json
@@ -90,7 +90,7 @@ def _counts(names: Iterable[str], steps: int) -> dict[str, float]:
 
 
 def _busy(events: list[Event]) -> float:
-    """Microseconds in which at least one of the events runs."""
+    """Microseconds while at least one of the events runs."""
     total, end = 0.0, float("-inf")
     for event in sorted(events, key=lambda e: e["ts"]):
         begin, until = max(event["ts"], end), event["ts"] + event["dur"]

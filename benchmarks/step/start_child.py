@@ -47,7 +47,7 @@ class Clock:
 
 
 def now() -> float:
-    """The time at which the device has done its queued work."""
+    """The time when the device has done its queued work."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return time.perf_counter()

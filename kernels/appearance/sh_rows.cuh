@@ -20,7 +20,7 @@ struct Columns {
     static __device__ void copy(float& to, float const& from) { __pipeline_memcpy_async(&to, &from, sizeof(float)); }
     static __device__ void copy(float4& to, float4 const& from) { __pipeline_memcpy_async(&to, &from, sizeof(float4)); }
 
-    // Reads those of `rows` rows, `stride` numbers apart, for which wanted(row) holds.
+    // Reads those of `rows` rows, `stride` numbers apart, that satisfy wanted(row).
     template <class Wanted>
     __device__ void read(float const* from, int64_t stride, int rows, Wanted const& wanted) {
         bool const side_by_side = stride == COUNT && reinterpret_cast<uintptr_t>(from) % sizeof(float4) == 0;
@@ -60,7 +60,7 @@ struct Rows {
         return int(left < GAUSSIANS ? left : GAUSSIANS);
     }
 
-    // Reads the rows for which wanted(row) holds. All copies of a thread are under way at once, and in no register.
+    // Reads the rows that satisfy wanted(row). All copies of a thread are under way at once, and in no register.
     template <class Wanted>
     __device__ void read(Coefficients<float const> const& sh, int64_t n, Wanted const& wanted) {
         int64_t const begin = blockIdx.x * int64_t(GAUSSIANS);

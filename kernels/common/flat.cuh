@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of short rows: a block goes through THREADS of them in the order in which numbers lie in memory: neighbouring
+// Arrays of short rows: a block goes through THREADS of them in the order of the numbers in memory: neighbouring
 // threads take neighbouring numbers, of one row or of several.
 #pragma once
 

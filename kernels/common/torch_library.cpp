@@ -89,7 +89,7 @@ TORCH_LIBRARY(nurec_lite, m) {
         "render_views_accumulate(Tensor[] scene, Tensor views, Tensor targets, bool moving, int length, "
         "Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool of_features) "
         "-> (Tensor grad_accum, Tensor d_features)");
-    // From the moments of cameras to gradients of harmonics, and of the directions in which the views see them:
+    // From the moments of cameras to gradients of harmonics, and of the directions from the views:
     // still_means, means and node rotations. `node_rotations`: rotations of the nodes [V, K, 4] of `scene`, and each
     // Gaussian's node.
     m.def(

@@ -34,7 +34,7 @@ __device__ int max_over_groups(int a) {
     return a;
 }
 
-// Lanes of the own group for which it holds, the group's first lane as the lowest bit.
+// Mask of the lanes of the own group whose `holds` is true; the group's first lane is the lowest bit.
 template <int LANES>
 __device__ unsigned ballot_of_group(bool holds) {
     unsigned const all = __ballot_sync(ALL_LANES, holds);

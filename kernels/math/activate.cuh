@@ -35,7 +35,7 @@ NUREC_FN T tie_slope(T a, T b) {
     return apart >= T(ALIKE) ? T(1) : apart <= T(-ALIKE) ? T(-1) : apart / T(ALIKE);
 }
 
-constexpr double DEAD = 0.005;  // opacity below which a Gaussian counts as dead
+constexpr double DEAD = 0.005;  // opacity; a Gaussian of less counts as dead
 
 // Share of the noise that a Gaussian of this opacity takes (3DGS-MCMC, Kheradmand et al. 2024, equation 10).
 template <class T>

@@ -18,7 +18,7 @@
 namespace nurec {
 
 constexpr double LN2 = 0.69314718055994531;
-constexpr float SHORT = 1e-6f;  // length across an axis, below which its direction is undefined
+constexpr float SHORT = 1e-6f;  // length across an axis; less leaves its direction undefined
 
 template <class T, bool MOVING>
 struct Drift {

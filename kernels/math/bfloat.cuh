@@ -33,7 +33,7 @@ NUREC_FN BFloat rounded(float x, uint32_t draw) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof(bits));
     uint32_t const size = bits & 0x7fffffff, up = size < LARGEST ? draw & 0xffff : 0;
-    uint32_t const mark = size > INFINITE ? QUIET : 0;  // else a NaN may lose all by which it is one
+    uint32_t const mark = size > INFINITE ? QUIET : 0;  // else a NaN may lose all its mantissa bits
     return {uint16_t(((bits + up) | mark) >> 16)};
 }
 

@@ -83,7 +83,7 @@ NUREC_FN Interval<T> farthest(Conic<T> const& q) {
     return roots(q.xx - q.xy * q.xy / q.yy, q.x - q.xy * q.y / q.yy, q.one - q.y * q.y / q.yy);
 }
 
-// The places x for which that y lies between two rows.
+// The places x where that y lies between two rows.
 template <class T>
 NUREC_FN Interval<T> least_within(Conic<T> const& q, T y0, T y1) {
     T const slope = -q.xy / q.yy, at = -q.y / q.yy, margin = T(1e-3) * (1 + fabs(at)), low = y0 - margin,

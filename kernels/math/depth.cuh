@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys by which Gaussians are sorted from near to far, ascending as unsigned numbers.
+// Sort keys of Gaussians from near to far, ascending as unsigned numbers.
 #pragma once
 
 #include <cstdint>

@@ -79,7 +79,7 @@ NUREC_FN bool in_lens_cone(Lens<T> const& lens, Vec3<T> p, T radius) {
     return (depth + radius > T(NEAR)) & ((angle < lens.edge) | (radius >= distance));
 }
 
-// The depth by which Gaussians are sorted; `forward` as in View.
+// The depth that Gaussians are sorted by; `forward` as in View.
 template <class T>
 NUREC_FN T lens_depth(Lens<T> const& lens, Vec3<T> mean, Vec3<T> forward) {
     return lens.angular == 0 ? dot(mean, forward) : T(sqrt(dot(mean, mean)));

@@ -27,7 +27,7 @@ struct alignas(16) Outline {
     T tangent_offset;  // so far below the middle it reaches farthest to the right, so far above it to the left
     T slope;           // du/dv of the middles of its rows
     T width;           // half of it, of the row of its middle
-    T margin;          // by which it may be larger on any side
+    T margin;          // that it may be larger on any side
     T known;           // 0: no ellipse, or too much motion
 };
 

@@ -9,7 +9,7 @@
 
 namespace nurec {
 
-constexpr double SMALL_ANGLE = 1e-8;  // squared radians below which the series are exact to rounding
+constexpr double SMALL_ANGLE = 1e-8;  // squared radians; below, the series are exact to rounding
 
 // sin(a / 2) / a and its derivative by a^2.
 template <class T>

@@ -85,7 +85,7 @@ NUREC_FN Bounds<T> camera_bounds(CameraModel<T> const& camera, Motion<T> const& 
     return any_nearer(at, T(NEAR)) || !finite(b) ? Bounds<T>{0, 0, camera.width, camera.height} : b;
 }
 
-// Bounds over a sweep's seam: the sweep ends at the azimuth at which it begins, so a moving Gaussian there is seen
+// Bounds over a sweep's seam: the sweep ends at the azimuth where it begins, so a moving Gaussian there is seen
 // twice, from either pose, and gets both places. A lidar that does not spin may look anywhere at any time of the sweep.
 // middle: the mean where the lidar sees it, at `at`.
 template <class T>

@@ -44,7 +44,7 @@ NUREC_FN Vec2<T> on_circle(T turns) {
 #endif
 }
 
-// Two normal numbers from two words; 5.8 is the largest, beyond which lies one pair of 17 million.
+// Two normal numbers from two words; 5.8 is the largest; one pair of 17 million would lie beyond.
 template <class T>
 NUREC_FN Vec2<T> normals_of(uint32_t far, uint32_t around) {
     T const radius = sqrt(-2 * log(uniform_of<T>(far)));

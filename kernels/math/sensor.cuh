@@ -138,7 +138,7 @@ struct CameraModel {
         return reads_rows() ? Vec2<T>{0, each} : Vec2<T>{each, 0};
     }
 
-    // Each point at the time at which its own row is read: three rounds of fixed-point iteration.
+    // Each point at the time when its own row is read: three rounds of fixed-point iteration.
     NUREC_FN Place<T> appear(Motion<T> const& motion, Vec3<T> p, Vec3<T> v) const {
         T f = T(0.5);
         Place<T> place = project(motion.at(p, v, f));
@@ -218,7 +218,7 @@ struct LidarModel {
         return f;
     }
 
-    // A mean, then mean + axes and mean - axes, each at the time at which the lidar looks that way; azimuths are
+    // A mean, then mean + axes and mean - axes, each at the time when the lidar looks that way; azimuths are
     // unwrapped about the mean's. Returns where the mean is then.
     NUREC_FN Vec3<T> appear(Motion<T> const& motion, Moving<T> const& mean, Vec3<T> const (&axes)[3],
                             Place<T> (&places)[7]) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directions in which Gaussians are seen; local_directions of nurec_lite/splat/render.py is the specification.
+// Directions of view to Gaussians; local_directions of nurec_lite/splat/render.py is the specification.
 #pragma once
 
 #include "se3.cuh"

@@ -14,7 +14,7 @@ static_assert(sizeof(MomentRow) == 64);
 
 struct Row;  // ../raster_tiles/rows.cuh
 
-// Arrays in which a backward pass adds up gradients of Gaussians; each kernel uses one of the two.
+// Arrays where a backward pass adds up gradients of Gaussians; each kernel uses one of the two.
 struct GradSums : RenderGrads {
     Row* rows;           // [N] zeros at first, of renderBackward_kernel
     MomentRow* moments;  // [N] zeros at first, of all other kernels

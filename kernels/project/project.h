@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Gaussians a view may see, where, and in which order. Pointers are those of the driver's device.
+// The Gaussians that a view may see, their places and their order. Pointers are those of the driver's device.
 //
 // Letters: N Gaussians, V of them visible, R lidar rays.
 #pragma once

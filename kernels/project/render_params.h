@@ -34,7 +34,7 @@ struct RenderOutputs {
     float* features;       // [R, C] sum of w times feature
     float* distance;       // [R] sum of w t; with targets, of w times the range residual
     float* transmittance;  // [R]
-    float* median;         // [R] t at which T crosses 0.5, 0 where it does not
+    float* median;         // [R] t where T crosses 0.5; 0 if it does not
 };
 
 // Each zero at the start.

@@ -70,7 +70,7 @@ __device__ bool may_see(ProjectParams const& p, View<float> const& view, int con
     return CAMERA ? in_cone_of(view, lens, local, radius) : near_rays(p.cells, occupied, local, radius);
 }
 
-// Stores the outline, by which lists of an image are made.
+// Stores the outline that lists of an image are made from.
 __device__ inline void store_outline(View<float> const& view, OwnLens, Vec3<float> mean, Quat<float> q, Vec3<float> s,
                                      Vec3<float> v, float reach, float* outline) {
     *reinterpret_cast<Outline<float>*>(outline) = outline_of(view, mean, q, s, v, reach);

@@ -38,7 +38,7 @@ constexpr int super_tiles_for(int warp_tiles) {  // in a row or column of so man
 }
 
 constexpr int PYRAMID_VECTORS = sizeof(RayPyramid<float>) / 16;
-constexpr int AZIMUTH_BINS = 2048;  // of azimuth, in which a lidar's warp tiles are looked up
+constexpr int AZIMUTH_BINS = 2048;  // of azimuth, for the look-up of a lidar's warp tiles
 constexpr int BEAM_SLABS = 6;       // of a lidar's warp tile (math/ray_pyramid.cuh) at most, half of them of each list
 
 // The warp tiles of an image lie in a grid; they are numbered super-tile by super-tile, row by row in each. Those of a
@@ -53,7 +53,7 @@ struct WarpTiles {
     int const* first;  // [B + 1] first warp tile of a band
     int const* bins;   // [B, AZIMUTH_BINS, 2] for each bin of azimuth: the first warp tile that reaches
                        // beyond its begin, and the first that begins beyond its end
-    float const* heights;  // [B, 2] radians of elevation between which a band's rays lie
+    float const* heights;  // [B, 2] radians of elevation: lower and upper limit of a band's rays
 
     constexpr int64_t lists() const { return n * lists_per_tile(is_camera); }
     constexpr int64_t super_tiles() const { return (lists() + SUPER_TILE_LISTS - 1) / SUPER_TILE_LISTS; }

@@ -15,7 +15,7 @@ struct Row {  // of a Gaussian
     Frame<float> frame;
     float opacity;
     float features[C];
-    float most;  // D2, and a little more, beyond which alpha is below ALPHA_MIN
+    float most;  // D2, and a little more: beyond, alpha is below ALPHA_MIN
 };
 
 struct Rays {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of tiles' lists, from the order in which they were written to lists side by side. All pointers are the
+// Entries of tiles' lists, from the order of writing to lists side by side. All pointers are the
 // device's. Letters: A tiles, L entries.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Entries {
     int64_t* gaussians;  // [L]
 };
 
-// Stable: within a list, entries stay in the order in which they were written.
+// Stable: within a list, entries keep the order of writing.
 void sort_into_lists(Written const& written, int64_t n_tiles, Entries const& out, Queue const& queue);
 
 }  // namespace nurec::cuda

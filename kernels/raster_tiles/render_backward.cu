@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass: zeros in which gradients are added up, and the kernels that the plan picks.
+// The backward pass: zeros for the sums of gradients, and the kernels that the plan picks.
 #include "backward.cuh"
 
 namespace nurec::cuda {

@@ -14,7 +14,7 @@ NUREC_FN void set3(float* a, Vec3<float> v) {
     a[0] = v.x, a[1] = v.y, a[2] = v.z;
 }
 
-// Seconds by which the camera's clock lags the rig's; 0 if the sensor is no camera.
+// Lag in seconds of the camera's clock behind the rig's; 0 if the sensor is no camera.
 NUREC_FN float offset_of(CalibrationArgs const& known) {
     return known.camera < 0 ? 0.f : known.learned.camera_offsets[known.camera];
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few hundred numbers: one block, in which one thread computes the values that the others copy or spread. It replaces
+// A few hundred numbers: one block. One thread computes the values that the others copy or spread. It replaces
 // some hundred launches on tensors as small as these.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"

@@ -21,7 +21,7 @@ constexpr int MAX_PLACED = 2;  // static and moving Gaussians
 
 struct PlacedGaussians {
     PlacedSet sets[MAX_PLACED];  // the last may be empty
-    Vec3<float> const* centre;   // metres, about which the sensor turns
+    Vec3<float> const* centre;   // metres, the centre of the sensor's turn
 };
 
 constexpr int POSE_DELTA_FLOATS = 6;  // a rotation vector and a translation, in the world's axes

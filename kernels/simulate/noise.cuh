@@ -83,7 +83,7 @@ NUREC_FN T pulses(T x, T period, T duty, T footprint) {
 
 template <class T>
 struct NonDeduced {
-    using type = T;  // the type of an argument from which T is not deduced
+    using type = T;  // the type of an argument that does not deduce T
 };
 
 // One pulse between low and high, averaged over the footprint.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of many arrays, byte by byte, and a few numbers that are arguments. Pointers are those of the driver's device,
-// or `into` those of page-locked memory of the host, into which a kernel can write.
+// or `into` those of page-locked memory of the host, where a kernel can write.
 #pragma once
 
 #include "../common/device.h"

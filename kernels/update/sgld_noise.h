@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Noise by which transparent Gaussians sgld_noise, and the thickness that scales keep, in place. Pointers are those of
-// the driver's device, quats begin at a multiple of 16 bytes.
+// Noise that moves transparent Gaussians (SGLD), and the least thickness of scales, both in place. Pointers are those
+// of the driver's device, quats begin at a multiple of 16 bytes.
 #pragma once
 
 #include "../common/device.h"
@@ -29,7 +29,7 @@ NUREC_FN float amount_of(ExploringGaussians const& in) {
     return in.failed ? *in.amount * (1 - *in.failed) : *in.amount;
 }
 
-// Standard deviations by which a Gaussian wanders, by the sensor to which it is more opaque.
+// A Gaussian's random walk in its standard deviations, from its opacity for the sensor that sees it as more opaque.
 NUREC_FN float wandering_of(ExploringGaussians const& in, int64_t i) {
     float const seen = in.opacity_logits[i];
     bool const own = in.columns > 2;

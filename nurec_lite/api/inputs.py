@@ -12,7 +12,7 @@ from torch import Tensor
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.check import FARTHEST
 
-_RIGID = 1e-3  # by which the rows of a rotation may miss unit length and right angles
+_RIGID = 1e-3  # largest error of a rotation's rows in length and angle
 
 
 def poses_from(
@@ -39,7 +39,7 @@ def poses_from(
 def times_from(
     given: Any,  # [] or [B]
     span: tuple[float, float],  # seconds that the drive lasts from and to
-    edge: float,  # seconds by which a time may lie outside
+    edge: float,  # seconds that a time may lie outside
 ) -> Tensor:  # as it is shaped, float64 on the host
     """ConfigError for a time outside of the drive."""
     whole = f"the drive spans {span[0]:z.3f} to {span[1]:z.3f} s"

@@ -204,7 +204,7 @@ class TrainedScene:
     def moved(
         self, id: str, *, forward: float = 0.0, left: float = 0.0, up: float = 0.0, degrees: float = 0.0
     ) -> "TrainedScene":
-        """The scene in which an actor drives elsewhere: metres along its own axes, and degrees to the left about its upward axis, at each
+        """The scene with an actor that drives elsewhere: metres along its own axes, and degrees to the left about its upward axis, at each
         time."""
         turn = math.radians(number_from(degrees, "degrees"))
         move = Move(number_from(forward, "forward"), number_from(left, "left"), number_from(up, "up"), turn)

@@ -11,8 +11,8 @@ R = TypeVar("R")
 
 
 class Aside(Generic[R]):
-    """A block during which a function runs in a thread. A block that ends without the result, by an error or by Ctrl-C, waits until the
-    function reaches its next `go_on()`: no thread computes while a process ends."""
+    """A block with a function that runs in a thread meanwhile. A block that ends without the result, by an error or by Ctrl-C, waits until
+    the function reaches its next `go_on()`: no thread computes while a process ends."""
 
     def __init__(self, function: Callable[[], R]) -> None:
         self._function = function

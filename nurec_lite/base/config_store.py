@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table in which Hydra finds configurations that no file holds."""
+"""The table of configurations that no file holds, for Hydra."""
 
 from functools import cache
 from typing import Any

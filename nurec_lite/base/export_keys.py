@@ -14,5 +14,5 @@ class ExportKeys:
     edits: str | None = None  # YAML file of edits, as for render (docs/editing.md)
     up: str | None = None  # axis of ply, compressed and meshes that points up: z, y, or -y for SuperSplat; null: z
     normals: bool = False  # adds nx ny nz, all 0, to ply, for readers of a fixed layout
-    rig: bool = True  # adds cameras and lidars to usdz, for which the capture is read
+    rig: bool = True  # adds cameras and lidars to usdz; this reads the capture
     cell: float = 0.2  # metres between vertices of surface; of ground twice as many

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges by NVTX, for nsys and ncu: by which binding, in which domain, with which colours and categories.
+"""Ranges by NVTX, for nsys and ncu: binding, domain, colours and categories.
 
 The package nvtx writes them into a domain of their own, and records nothing unless a tool listens. The environment
 variable NUREC_LITE_NVTX=torch chooses torch's binding: some versions of nsys drop all ranges of the package (NVIDIA/NVTX#126).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which options there are, and with which parameters, as the files conf/opt/NAME.yaml say."""
+"""The options and their parameters, from the files conf/opt/NAME.yaml."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nurec_lite.base.errors import ConfigError
 
 _NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # of numbers
-_MEETING = ("MASTER_ADDR", "MASTER_PORT")  # of the store at which all ranks meet
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")  # of the store where all ranks meet
 START = "torchrun --nproc-per-node={} -m nurec_lite.train"
 
 

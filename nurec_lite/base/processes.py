@@ -30,8 +30,8 @@ from nurec_lite.base.left_out import cause_of
 from nurec_lite.base.pickled import dumps
 
 WAIT = 1.0  # seconds between two checks of a process whose result is needed now
-PATIENCE = 30  # looks after which a silent process is given up; a loaded machine decodes an image in a fraction of this
-STOPPED = 3  # looks after which a stopped process is given up
+PATIENCE = 30  # looks until a silent process is given up; a loaded machine decodes an image in a fraction of this
+STOPPED = 3  # looks until a stopped process is given up
 MOST = 10  # processes that are replaced at most; a machine that ends more lacks memory for them
 _PR_SET_PDEATHSIG = 1
 R = TypeVar("R")

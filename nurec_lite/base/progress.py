@@ -66,7 +66,7 @@ class Bar:
 
 
 class StopWish:
-    """Block in which the first Ctrl-C (or SIGTERM, or SIGHUP) sets `asked`, so that a loop ends between two steps; a
+    """Block that catches the first Ctrl-C (or SIGTERM, or SIGHUP) and sets `asked`, so that a loop ends between two steps; a
     second one interrupts at once. Only the main thread can listen; elsewhere `asked` stays False."""
 
     def __init__(self) -> None:

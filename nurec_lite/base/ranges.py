@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Recorder(Protocol):
-    """Gets the begin and the end of every range, in the thread in which they happen."""
+    """Gets the begin and the end of every range, in its own thread."""
 
     def begin(self, path: str) -> Any: ...
 
@@ -83,7 +83,7 @@ def span(
     name: str,
     within: str | None = None,  # path of the range around it; None: the innermost open one of this thread
 ) -> AbstractContextManager[None]:
-    """A range. Autograd calls backward formulas from threads of its own, in which no range is open: they name theirs."""
+    """A range. Autograd calls backward formulas from threads of its own, without open ranges: the formulas name theirs."""
     return _NOTHING if _recorder is None else _Span(_recorder, name, within)
 
 

@@ -26,7 +26,7 @@ from nurec_lite.base.texts import printable
 T = TypeVar("T")
 MEET = timedelta(seconds=300)  # for all ranks to come
 LOOK = 0.5  # seconds between two looks at the other ranks
-GRACE = 2.0  # seconds in which a rank that has lost another one may end by itself
+GRACE = 2.0  # seconds for a rank that has lost another one to end by itself
 END = 2  # exit status
 _CAUSE, _PRINTED = "end/cause", "end/printed"  # in the store
 
@@ -232,11 +232,11 @@ def begin(device: str) -> Ranks:
 def _check_backend(with_gpus: bool) -> None:
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         raise ConfigError(
-            "this torch has no torch.distributed with gloo, by which ranks agree; install torch from its own index"
+            "this torch has no torch.distributed with gloo, and ranks need it to agree; install torch from its own index"
         )
     if with_gpus and not torch.distributed.is_nccl_available():
         raise ConfigError(
-            "this torch has no NCCL, by which GPUs exchange gradients; install torch for CUDA, or give device=cpu"
+            "this torch has no NCCL, and GPUs need it to exchange gradients; install torch for CUDA, or give device=cpu"
         )
 
 

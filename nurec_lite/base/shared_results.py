@@ -36,7 +36,7 @@ class _InOrder(Ahead):
 def shared_results(
     jobs: Sequence[Callable[[], R]],
     processes: int,
-    most: int,  # bytes of arrays in a result for which there is room; larger ones go through a pipe
+    most: int,  # room in bytes for the arrays of a result; larger ones go through a pipe
     for_gpu: bool = False,  # whether results are copied to a GPU
 ) -> Generator[R, None, None]:
     """The results, or the error of a job where its result would be. Arrays of a result are valid until the next one is asked for."""

@@ -148,7 +148,7 @@ class Timing:
                 self._sums[AS_GRAPH if f"{STEP}/{GRAPH}" in paths else PLAIN].add(intervals)
 
     def latencies(self, kind: str = PLAIN) -> list[Latency]:
-        """Latencies of a kind of steps: every range after the one around it, in the order in which they began. Waits for the device."""
+        """Latencies of a kind of steps: every range after the one around it, in the order of their beginnings. Waits for the device."""
         self._clock.wait()
         self._read()
         places, sums = {path: place for place, path in enumerate(self._order)}, self._sums[kind]

@@ -12,7 +12,7 @@ from nurec_lite.base.paths import PACKAGE
 
 PATIENCE = 1.5  # seconds that another program gets to answer
 UNKNOWN = "unknown"
-OWN = ("nurec_lite/", "kernels/", "conf/")  # folders in which a new file changes the program
+OWN = ("nurec_lite/", "kernels/", "conf/")  # a new file in these folders changes the program
 DIGITS = 12  # of a commit
 # nothing that a configuration names is executed, and nothing is written
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")

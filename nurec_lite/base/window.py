@@ -22,7 +22,7 @@ class Schedule(Generic[K]):
     """The keys that each step needs."""
 
     keys_of: Callable[[int], Sequence[K]]  # a step's
-    horizon: int  # steps to look ahead, in which each key comes at least once
+    horizon: int  # steps to look ahead; each key comes at least once in them
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Budget(Generic[K]):
 
     max_bytes: int  # bytes of all results, also of those that threads are making
     size: Callable[[K], int]  # bytes of a result before it is made, about
-    in_use: int  # steps after its use in which a result keeps its memory
+    in_use: int  # further steps that a result keeps its memory after its use
 
 
 @dataclass

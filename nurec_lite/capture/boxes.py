@@ -8,13 +8,13 @@ from torch import Tensor
 from nurec_lite.geometry.tracks import Tracks, joined, moves, single_track
 
 MOVED = 1.0  # metres between two boxes of an object: less is a parked car and the labels' noise
-MARGIN = 0.05  # seconds for which a track lasts beyond its first and last box
+MARGIN = 0.05  # seconds that a track lasts beyond its first and last box
 
 
 def moving_tracks(
     names: Sequence[str],  # [n] of the object in each row
     labels: Sequence[str],  # [n] its class
-    times: Tensor,  # [n] seconds at which the box holds
+    times: Tensor,  # [n] seconds when the box holds
     poses: Tensor,  # [n, 4, 4] T_world_box, origin in the box's centre
     sizes: Tensor,  # [n, 3] length, width, height; metres
 ) -> Tracks:

@@ -25,7 +25,7 @@ from nurec_lite.geometry.tracks import Tracks
 MAX_PIXELS = 1 << 26  # of an image; a file that claims more is no camera's, and decoding it would take gigabytes
 MAX_BEAMS = 1024
 MAX_TABLE = 1 << 21  # rays of a sweep
-UNIT = 1e-2  # by which the length of a direction may differ from 1
+UNIT = 1e-2  # largest difference of a direction's length from 1
 MAX_AZIMUTH_STEPS = 1 << 16
 FARTHEST = 1e8  # metres from the origin of the world: UTM coordinates fit
 LARGEST = 1e3  # metres, of a moving object

@@ -19,7 +19,7 @@ def chosen_sensors(
     there: Collection[str],
     owner: object,  # for the message: the drive, or its folder
 ) -> tuple[str, ...]:
-    """Names in the order in which they are asked for, each once."""
+    """Names in the order of the request, each once."""
     for name in asked or ():
         if name not in there:
             raise CaptureError(f"{key} names '{name}', but {owner} has {', '.join(sorted(there)) or 'none'}")

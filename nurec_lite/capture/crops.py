@@ -19,7 +19,7 @@ FARTHEST = 60.0  # metres; where lidars themselves end lies beyond
 THIN = 0.07  # share of missing rays on surfaces near by, where lidars lose up to 1.3 %, and 5 % near one dark car
 NEAR = 20.0  # metres
 SECTOR = 5  # degrees; a narrower one may be a mast
-TOLERANCE = 0.1  # metres by which a ray may reach into the cut space
+TOLERANCE = 0.1  # metres that a ray may reach into the cut space
 _EDGES = (
     (3, 0.02),
     (6, 0.04),
@@ -139,7 +139,7 @@ def cut_sectors(
     seen: Tensor,  # [B, 360] bool, by degree of azimuth from -180: something returned
     step: float,  # radians between two rays
 ) -> Tensor:  # [B, 360] bool
-    """Directions in which no beam ever returns, and the directions next to them in which one beam never does: the edge of an image is
+    """Directions without any return, and the directions next to them where one beam never returns: the edge of an image is
     no straight line of azimuth."""
     width = max(SECTOR, math.ceil(4 * math.degrees(step)))
     if width > 360:

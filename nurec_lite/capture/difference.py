@@ -18,7 +18,7 @@ from nurec_lite.capture.sensor_difference import Difference, apart, sensor_diffe
 
 SAME_TIME = 1e-5  # seconds
 SAME_POSE, SAME_TURN = 1e-3, 1e-3  # metres and radians
-ELSEWHERE, AWRY = 5.0, math.radians(10)  # from which on the scene is not where the sensors are
+ELSEWHERE, AWRY = 5.0, math.radians(10)  # metres and radians; beyond, the scene is not where the sensors are
 ENCODED_ANEW = 0.9  # of the frames that were compared: where fewer have other files, these were edited
 GREY, MOST_GREY = 2.5, 16.0  # levels of 255 between small copies of an image: root of the mean square, and the largest
 METRES, SHARE, BRIGHT = (

@@ -78,7 +78,7 @@ def without_return(
 ) -> tuple[Tensor, Tensor]:  # [m, 3] directions and [m] seconds of the rays of the table that no return has
     rays, length = table.directions.double(), span[1] - span[0]
     step = float(rays.diff(dim=0).norm(dim=1).median()) if len(rays) > 1 else 1e-3
-    pace = step * len(rays)  # by which a step in time counts as much as one in direction
+    pace = step * len(rays)  # makes a step in time count as much as one in direction
     sent = torch.cat([rays, pace * table.fractions[:, None]], dim=1)
     fractions = (times - span[0]) / length if length > 0 else torch.zeros_like(times)
     seen = torch.cat([directions.double(), pace * fractions[:, None]], dim=1)

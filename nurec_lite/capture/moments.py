@@ -12,7 +12,7 @@ import numpy as np
 
 ENOUGH = 5  # frames that a sensor needs to set the period of moments,
 COVERED = 0.5  # and the share of the drive that they cover
-SLOWER = 1.5  # periods between numbers, from which a sensor counts other moments than the numbers
+SLOWER = 1.5  # periods between numbers; beyond, a sensor counts other moments than the numbers
 LOOSER = 0.25  # periods that numbers may spread a moment wider than times do
 FREE = 0.1  # periods: where no larger gap is, sensors run freely and a moment ends halfway between two
 

@@ -23,7 +23,7 @@ def recentred(
 
 
 def in_users_world(capture: Capture) -> Capture:
-    """The capture in the world in which it was read."""
+    """The capture in the world of its files."""
     return _moved(capture, (0.0, 0.0, 0.0))
 
 

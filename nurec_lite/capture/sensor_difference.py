@@ -75,7 +75,7 @@ def _lidar_differences(known: Digest, found: Digest) -> Iterator[Difference]:
 def _lens_flaw(
     was: Camera,
     now: Camera,
-    scale: float,  # by which the images are smaller now than they were
+    scale: float,  # factor of the images' size: before over now
 ) -> str | None:
     slack = 0.0 if scale == 1.0 else 1.0  # a remainder at the edge is cut off
     if abs(was.width - now.width * scale) > slack * max(1.0, scale) or abs(

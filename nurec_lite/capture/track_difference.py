@@ -13,7 +13,7 @@ from nurec_lite.geometry.tracks import Tracks
 
 SHOWN = 4  # names in a sentence
 SAME_BOX = 0.02  # metres
-ELSEWHERE = 3.0  # metres, from which on a box is another object's
+ELSEWHERE = 3.0  # metres; from there on, a box is another object's
 
 
 def track_differences(
@@ -77,7 +77,7 @@ def _shared(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:  # rows of 
 
 
 def _moved(was: Tracks, j: int, now: Tracks, k: int, part: tuple[float, float] | None, poses_differ: bool) -> float:
-    """Metres by which its box differs at most, in size or place. Where poses were replaced, boxes beyond the frames lie anywhere."""
+    """Largest difference of its box in metres, in size or place. Where poses were replaced, boxes beyond the frames lie anywhere."""
     sizes = float((was.sizes[j].cpu().double() - now.sizes[k].double()).abs().max())
     if poses_differ:
         return sizes

@@ -98,7 +98,7 @@ def user_image_loader(frame: ImageFrame, camera: Camera, where: str) -> UserImag
 
 
 def with_checked_loads(capture: Capture) -> Capture:
-    """The capture in which functions of the caller are asked through the classes above."""
+    """The capture that asks functions of the caller through the classes above."""
     images = (
         f if _is_ours(f.load) else replace(f, load=user_image_loader(f, capture.camera(f.sensor), _called(capture, f)))
         for f in capture.images

@@ -19,7 +19,7 @@ from nurec_lite.config import DataConfig, ModelConfig
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
 
-SWITCH = 2e-4  # seconds after which a busy thread lends Python's lock: operators wait for it one by one
+SWITCH = 2e-4  # seconds until a busy thread lends Python's lock: operators wait for it one by one
 TINY = ModelConfig(points=1000, raised_points=100, far_points=100, actor_points=100, sh_degree=3)
 log = logging.getLogger(__name__)
 

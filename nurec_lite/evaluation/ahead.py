@@ -27,7 +27,7 @@ Key = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sw
 
 
 class DecodedAhead:
-    """Frames in the order in which they are measured. `begin` starts the work; without it the first request does."""
+    """Frames in the order of measuring. `begin` starts the work; without it the first request does."""
 
     def __init__(
         self,

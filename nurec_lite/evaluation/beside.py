@@ -29,13 +29,13 @@ DISTANCES = (0, 1, 2, 3)  # metres to the side; 0 is the path itself
 CELLS = (
     150  # cells across an image; in each a return hides farther ones: a cell is higher than the distance of two beams
 )
-_HIDES = (1.05, 0.5)  # factor and metres by which a return is farther than the nearest one of its cell, at most
-_ROUNDS = 4  # until rays meet their points at the time at which the lidar looks there
+_HIDES = (1.05, 0.5)  # a return counts up to this factor and these metres beyond the nearest one of its cell
+_ROUNDS = 4  # until rays meet their points at the time when the lidar looks there
 _SEEN = 5  # returns within a box that can be seen, for the box to be counted
 _MIDDLE = 0.7  # of a box's sides: rays that meet this part meet the body, not the air in the box's corners
 _LOOKED = 16  # rays through the middle, for the box to be counted
-_SLACK = 0.3  # metres by which a box is larger than its label
-_OPAQUE = 0.5  # opacity, from which a pixel has a depth
+_SLACK = 0.3  # metres that a box is larger than its label
+_OPAQUE = 0.5  # least opacity of a pixel with a depth
 
 
 @dataclass
@@ -93,7 +93,7 @@ def aimed(
     frame: SweepFrame,  # moved
     lidar: Lidar,
     points: Tensor,  # [n, 3] metres, world, float64
-) -> Sweep:  # n rays, each to a point at the time at which the lidar looks there
+) -> Sweep:  # n rays, each to a point at the time when the lidar looks there
     fraction, T_lidar_rig = points.new_full((len(points),), 0.5), invert(lidar.T_rig_lidar).to(points)
     motion = rig_motion([frame], points.device)
     for _ in range(_ROUNDS):
@@ -218,7 +218,7 @@ def _crossed(
     origins: Tensor,  # [n, 3] in the box's axes
     directions: Tensor,  # [n, 3]
     half: Tensor,  # [3] metres
-) -> tuple[Tensor, Tensor]:  # [n] each: metres at which a ray enters and leaves; the first is larger if it misses
+) -> tuple[Tensor, Tensor]:  # [n] each: metres where a ray enters and leaves; the first is larger if it misses
     inverse = 1 / torch.where(directions.abs() < 1e-12, 1e-12, directions)
     a, b = (-half - origins) * inverse, (half - origins) * inverse
     return torch.minimum(a, b).amax(-1), torch.maximum(a, b).amin(-1)

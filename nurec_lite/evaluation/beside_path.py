@@ -44,7 +44,7 @@ def measure_beside(
     scene: Scene,
     capture: Capture,
     images: tuple[int, ...],  # indices of images that may be chosen
-    seconds: float,  # after which no further image is begun
+    seconds: float,  # until no further image is begun
     as_seen: AsSeen,
 ) -> tuple[dict[str, float], DrawnBeside | None]:
     """Metrics as `beside.summary` names them, and the pictures of the first image; nothing without images or time."""

@@ -71,14 +71,14 @@ def _from_calibration(known: Calibration, capture: Capture, config: Config, step
 
 
 def _clocks_within(capture: Capture) -> float:
-    """Milliseconds to which the drive tells clocks: a slow vehicle goes no farther than places on the rig are known."""
+    """Milliseconds of precision of clocks from the drive: a slow vehicle goes no farther than places on the rig are known."""
     camera = capture.cameras[0]
     speed = speed_of(capture, camera, [frame for frame in capture.images if frame.sensor == camera.name])
     return 1000 * WAY / max(speed, 1e-3)
 
 
 def _known_within(capture: Capture, names: Sequence[str]) -> float:
-    """Degrees to which edges of the drive's sweeps tell how these cameras are turned against one another, SIGMAS standard errors. A
+    """Degrees of precision of the turns of these cameras against one another, from edges of the drive's sweeps: SIGMAS standard errors. A
     smaller correction has no evidence in the drive. 0 where edges say nothing, also without a lidar."""
     sample = Sample(capture)
     close = [agreement(capture, camera, views_of(sample, camera)) for camera in capture.cameras if camera.name in names]
@@ -127,7 +127,7 @@ class Learned:
 
     names: list[str]
     turns: Tensor  # [c, 3] degrees
-    late: Tensor  # [c, 1] milliseconds by which clocks are behind
+    late: Tensor  # [c, 1] milliseconds that clocks are behind
 
 
 def _learned(known: Calibration, capture: Capture) -> Learned | None:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 ALEXNET, LINEAR = "alexnet-owt-*.pth", "lpips_alex.pth"
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)  # of channels from -1 to 1
 _CONVOLUTIONS = ((0, 4, 2), (3, 1, 2), (6, 1, 1), (8, 1, 1), (10, 1, 1))  # number among the layers, stride, padding
-_POOLED = (3, 6)  # layers before which the maximum of 3 x 3 is taken
+_POOLED = (3, 6)  # layers that take the maximum of 3 x 3 first
 LEAST = 63  # pixels of a side: smaller images have no fifth layer
 
 

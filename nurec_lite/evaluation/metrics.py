@@ -21,11 +21,11 @@ from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training.losses import ssim, ssim_map
 
 Crops = dict[str, tuple[slice, slice]]  # track id -> rows and columns
-AT_ONCE = 64  # images in which places of actors are found at a time
+AT_ONCE = 64  # images whose places of actors are found at a time
 MOVING_M = 2.0  # a track moves if two of its keyframes lie at least this far apart
 ACTOR_DEPTH_M = 0.5  # every corner of a measured box lies at least this far in front of the camera
 ACTOR_PIXELS = 64  # a smaller crop is not measured
-NEVER_CROSSED_M = 80.0  # the range that a ray gets in which the transmittance never crosses 0.5
+NEVER_CROSSED_M = 80.0  # range of a ray whose transmittance never crosses 0.5
 _MSE_FLOOR = 1e-10  # equal images have 100 dB, so that means stay finite
 
 

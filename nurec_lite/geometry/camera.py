@@ -220,7 +220,7 @@ def _without_pixels(camera: Camera, lens: Lens, u: Tensor, v: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def view_limits(camera: Camera) -> tuple[float, float]:
-    """Returns the r up to which the formula of lens.py holds, and the widest angle in the image from the camera's axis, in radians."""
+    """Returns the largest r of the formula of lens.py, and the widest angle in the image from the camera's axis, in radians."""
     rays = unproject(camera, image_border(camera))
     rays = rays[torch.isfinite(rays).all(-1)]
     lens = lens_numbers(camera)
@@ -248,7 +248,7 @@ def _seen(camera: Camera, pixels: Tensor) -> Tensor:  # [n, 2] -> [m, 2] those t
 
 
 def lens_flaw(camera: Camera) -> str | None:
-    """Returns the flaw by which pixels of the image have no direction, or one that the projection contradicts; None: there is none."""
+    """Returns the flaw that leaves pixels of the image without a direction, or with one that the projection contradicts; None: no flaw."""
     if camera.lens == "mei" and not 0 <= camera.distortion[0] <= MOST_XI:
         return f"a xi of {camera.distortion[0]:g}, which must lie between 0 and {MOST_XI:g}"
     border = _seen(camera, image_border(camera))

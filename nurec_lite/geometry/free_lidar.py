@@ -13,7 +13,7 @@ from nurec_lite.geometry.lidar import Lidar, RayTable, azimuth_elevation
 
 MOST_BANDS = 128
 SAME_RAY = 2e-4  # radians between two returns of one ray, which differ by the rounding of their coordinates
-_SLICES = 360  # of azimuth, by which the covered part of a turn is measured
+_SLICES = 360  # of azimuth, to measure the covered part of a turn
 
 
 def free_lidar(

@@ -10,7 +10,7 @@ from torch import Tensor
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 
 DEGREE_0 = 0.5 / math.sqrt(math.pi)
-SAMPLES = 12  # directions from which `rotate_sh` solves a band: the matrix of degree 3 then has condition 3.2
+SAMPLES = 12  # directions that `rotate_sh` solves a band from: the matrix of degree 3 then has condition 3.2
 
 
 def sh_basis(

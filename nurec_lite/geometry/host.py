@@ -11,7 +11,7 @@ Vector = tuple[float, float, float]
 Quaternion = tuple[float, float, float, float]  # wxyz
 Rows = list[list[float]]  # of a matrix
 
-_SMALL = 1e-8  # squared angle below which the series are exact to rounding
+_SMALL = 1e-8  # squared angle; below, the series are exact to rounding
 
 
 def matrix_to_quat(

@@ -150,7 +150,7 @@ def jacobian(
 
 
 def fold(lens: Lens) -> float:
-    """The r from which on the image of a ray no longer moves outwards; `farthest` where it always does."""
+    """The least r whose ray's image no longer moves outwards; `farthest` where it always does."""
     r = torch.linspace(0, 1, _SAMPLES + 1, dtype=torch.float64)
     r = r * lens.farthest if lens.angular else torch.tan(r * _STEEPEST)
     grows = (_radial(lens, r) + r * _slope(lens, r) > 0) & (_horner((1.0, *lens.denominator), r * r) > 0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 FIELD = math.radians(97.5)  # from the axis; the lens sees nothing beyond
-_WITHIN = 0.95  # of the angle at which the model turns back
+_WITHIN = 0.95  # of the angle where the model turns back
 _ANGLES, _AROUND = 200, 48  # samples
 _TERMS = 8  # of the radial polynomial
 
@@ -33,7 +33,7 @@ def projected(
 
 
 def widest(xi: float) -> float:
-    """Radians from the axis up to which coefficients are fitted."""
+    """Largest angle from the axis of the fit of coefficients, in radians."""
     turns = math.acos(-1 / xi if xi > 1 else -xi)
     return min(FIELD, _WITHIN * turns)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_SMALL = 1e-8  # squared angle below which the series are exact to rounding
+_SMALL = 1e-8  # squared angle; below, the series are exact to rounding
 
 
 def quat_normalize(

@@ -38,7 +38,7 @@ class Tracks:
     translations: Tensor  # [M, 3] metres, world
     quaternions: Tensor  # [M, 4] world from object
     margin: float = (
-        0.0  # seconds for which a track stays valid, at its clamped pose, before its first and after its last key
+        0.0  # seconds that a track stays valid, at its clamped pose, before its first and after its last key
     )
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ def single_track(
     times: Tensor,  # [n] seconds, in any order
     poses: Tensor,  # [n, 4, 4] T_world_object
 ) -> Tracks:
-    """One object, from the boxes in which a data set shows it."""
+    """One object, from its boxes in a data set."""
     times, order = times.double().sort(stable=True)
     poses = poses.double()[order]
     return Tracks(
@@ -201,7 +201,7 @@ def end_times(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds of each t
     return tracks.times.index_select(0, bounds[:-1]), tracks.times.index_select(0, bounds[1:] - 1)
 
 
-def spans(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds between which each track exists
+def spans(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds each: begin and end of each track
     first, last = end_times(tracks)
     return first - tracks.margin, last + tracks.margin
 

@@ -64,7 +64,7 @@ def unsupported_reason(
     if not isinstance(first, SplitGaussians) or not all(
         getattr(g, name, None) is getattr(first, name) for g in gaussians for name in SHARED
     ):
-        return "it needs the options fused_interp and collect_once, by which views share static Gaussians"
+        return "it needs the options fused_interp and collect_once, so that views share static Gaussians"
     if sum(map(lists_of, views)) > MAX_LISTS:
         return f"their rays make more than {MAX_LISTS} lists"
     if isinstance(views[0], LidarView):

@@ -97,7 +97,7 @@ def _find_nvcc() -> str:
 
 
 def _wheels() -> list[Path]:
-    """Folders into which the wheels nvidia-cuda-nvcc, -nvvm, -crt, -cccl and -runtime of torch's CUDA put a toolkit."""
+    """Toolkit folders of the wheels nvidia-cuda-nvcc, -nvvm, -crt, -cccl and -runtime of torch's CUDA."""
     spec = find_spec("nvidia")
     major = str(torch.version.cuda).partition(".")[0]
     return [Path(place) / f"cu{major}" for place in (spec and spec.submodule_search_locations) or ()]

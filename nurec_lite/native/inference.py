@@ -50,8 +50,8 @@ class BatchedRenderer:
     def __init__(self) -> None:
         self._capacities: dict[tuple[str, int, int], Capacities] = {}  # by sensor, V and N
         self._recorded = InferenceGraphs()
-        self._most: dict[str, int] = {}  # views of a sensor for which there was memory, where there was too little
-        self._node: Tensor | None = None  # the node, at its version, for which the following holds:
+        self._most: dict[str, int] = {}  # views of a sensor that memory sufficed for, once it was too little
+        self._node: Tensor | None = None  # the node, at its version, that the following holds for:
         self._version = -1
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
         self._still = 0

@@ -2,8 +2,8 @@
 """One view or a few views of a sensor as one CUDA graph: a simulator asks for one view at a time, and the GPU runs its sixty kernels faster
 than the host launches them. On CUDA alone.
 
-A recording reads the scene in place, so that it follows later training, and the view from memory into which each view is copied. Sweeps of
-similar size share a recording; padding repeats rays, and their results are dropped.
+A recording reads the scene in place, so that it follows later training, and the view from memory that receives a copy of each view. Sweeps
+of similar size share a recording; padding repeats rays, and their results are dropped.
 """
 
 import logging
@@ -24,7 +24,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
 Rendering = CameraImage | LidarReturns
-Queued = tuple[Sequence[Rendering], Tensor]  # renders of views, and the number by which the host accepts them
+Queued = tuple[Sequence[Rendering], Tensor]  # renders of views, and the number that lets the host accept them
 Queue = Callable[[Sequence[AnyView]], Queued]
 RENDERS_BEFORE_CAPTURE = 2  # times that views are rendered without a recording, which takes as long as some of them
 MAX_CAPTURED_VIEWS = 4  # that one recording may render: with more of them the GPU is the slower one
@@ -55,7 +55,7 @@ class InferenceGraphs:
         self,
         views: Sequence[AnyView],  # of one sensor, alike
         reads: tuple[Any, ...],  # all that `queue` reads and that lies at its place until it is replaced
-        sizes: tuple[Any, ...],  # of other things than views, by which its launches may differ
+        sizes: tuple[Any, ...],  # of other things than views that may change its launches
         queue: Queue,  # queues the renders of views, and does not wait
     ) -> Queued | None:
         """None: not recorded yet, or not at all."""

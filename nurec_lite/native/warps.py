@@ -27,7 +27,7 @@ RESIDENT_WARPS = 32  # of a multiprocessor
 SWEEP_SHARE = (
     3  # a segment of a sweep has so many times fewer entries: a warp takes two at once, and waits for the longer one
 )
-MIN_ENTRIES = 64  # of a segment, below which its start costs more than it saves
+MIN_ENTRIES = 64  # least entries of a segment: a shorter one costs more at its start than it saves
 WARP = 32  # rays that a warp takes
 LISTS = 2  # of a sweep's warp tile
 MAX_LISTS = 1 << 20  # of all views of a launch, as the operators take them

@@ -149,7 +149,7 @@ def _check_times(
     file: YamlFile,
     edits: Edits,
     span: tuple[float, float],  # seconds of the drive
-    margin: float,  # seconds by which a trajectory is extended
+    margin: float,  # seconds that a trajectory is extended
 ) -> None:
     """ConfigError for an actor that no moment of the drive would show: its times are probably those of another clock."""
     followed = [(f"follow[{i}]", "name the track under remove", one) for i, (_, one) in enumerate(edits.trajectories)]

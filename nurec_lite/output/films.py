@@ -29,7 +29,7 @@ from nurec_lite.base.files import OutputError, written
 
 Add = Callable[[np.ndarray], None]
 KINDS = ("gif", "apng", "mp4")
-_PALETTE_PIXELS = 20_000  # about, from which the colours of a GIF are chosen
+_PALETTE_PIXELS = 20_000  # about, for the choice of a GIF's colours
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from nurec_lite.training.stages import Stages
 
 OUTPUTS = ("colour", "depth", "normals", "opacity", "classes")
 SKY, STATIC = "sky", "static"  # the first two classes
-SOLID = 0.5  # opacity from which a pixel has a depth, a normal and a class
+SOLID = 0.5  # least opacity of a pixel with a depth, a normal and a class
 MOST_CLASSES = 256
 _BLACK = -100.0  # logit of a sky without light
 

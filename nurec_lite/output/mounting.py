@@ -61,7 +61,7 @@ def turned(yaw: float, pitch: float, roll: float) -> Tensor:  # [4, 4]; angles i
 def angles(
     T: Tensor,  # [4, 4], or a rotation [3, 3]
 ) -> tuple[float, float, float]:  # radians
-    """Yaw, pitch and roll from which `turned` makes the rotation. Straight up or down the roll is zero."""
+    """Yaw, pitch and roll that `turned` makes the rotation from. Straight up or down the roll is zero."""
     R = T[:3, :3].double()
     level = math.hypot(float(R[0, 0]), float(R[1, 0]))
     pitch = math.atan2(float(R[2, 0]), level)

@@ -22,7 +22,7 @@ PICTURES = ("png", *KINDS)
 POINTS = ("npz", "ply")
 EXR = "exr"
 MOST_MOMENTS = 200_000  # of a film: almost two hours with 30 a second
-EDGE_S = 1e-3  # seconds by which a time may lie outside the drive: errors print its span to the millisecond
+EDGE_S = 1e-3  # seconds that a time may lie outside the drive: errors print its span to the millisecond
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _sensors(config: RenderConfig, capture: Capture) -> list[str]:
 
 
 def _of_cameras(config: RenderConfig) -> set[str]:
-    """Formats in which cameras are written: NPZ only where outputs are named, since other renders want it of lidars alone."""
+    """Formats of written cameras: NPZ only where outputs are named, since other renders want it of lidars alone."""
     return {*PICTURES, EXR} if config.outputs is None else {*PICTURES, EXR, "npz"}
 
 
@@ -217,7 +217,7 @@ def _own_shots(
 ) -> list[Shot[AnyFrame]]:
     """Shots at the moments of a captured sensor of the same kind."""
     if not frames:
-        raise ConfigError(f"sensor {_name(own)} is a lidar, but no sweep was captured from which to learn its returns")
+        raise ConfigError(f"sensor {_name(own)} is a lidar, but the capture has no sweep to learn its returns from")
     like = _of(frames, (chosen or frames)[0].sensor)
     own_times = [(f.time_mid, f"{f.index:04d}") for f in _of(chosen, like[0].sensor)]
     shots = []

@@ -245,7 +245,7 @@ def _lidar(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> No
     frame = sensor.frame(0.0, torch.eye(4), torch.eye(4))
     if len(frame.load()) == 0:
         raise ConfigError(
-            f"{path}: azimuth_deg is {given['azimuth_deg']}, between which no step falls; widen it, or raise azimuth_steps"
+            f"{path}: azimuth_deg is {given['azimuth_deg']}, and no step falls between; widen it, or raise azimuth_steps"
         )
     return sensor
 

@@ -25,7 +25,7 @@ class NovelSensor:
 
     sensor: Camera | Lidar
     seconds: float  # of the readout, or of a revolution
-    azimuths: tuple[float, float] = WHOLE  # radians, to the left, between which a lidar sends rays
+    azimuths: tuple[float, float] = WHOLE  # radians, to the left: limits of a lidar's rays
 
     def frame(
         self,

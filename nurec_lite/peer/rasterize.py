@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages project, tile and render_camera by gsplat's rasterization: the peer to which ours is compared.
+"""The stages project, tile and render_camera by gsplat's rasterization: the peer that ours is compared with.
 
 gsplat (Ye et al. 2025) blends the ellipses that Gaussians leave in the image plane, as 3DGS does (Kerbl et al. 2023), in one call that
 projects, lists and blends. It runs on CUDA only, and draws pinhole images: a rolling shutter stands still in the middle of its exposure.

@@ -89,7 +89,7 @@ def _points(x: Axis, y: Axis, xs: Sequence[float], ys: Sequence[float]) -> str:
 
 
 def _hover(x: Axis, y: Axis, x_unit: str, y_unit: str) -> str:
-    """Attributes by which script.js shows the values of a curve."""
+    """Attributes that let script.js show the values of a curve."""
     data = f'data-x="{x.low} {x.high} {x.start} {x.end}" data-y="{y.low} {y.high} {y.start} {y.end}"'
     return f'class="hover" {data} data-x-unit="{escaped(x_unit)}" data-y-unit="{escaped(y_unit)}"'
 
@@ -122,7 +122,7 @@ def frame_chart(
     indices: Sequence[int],  # of frames
     values: Sequence[float],  # as many; NaN leaves a gap
     digits: int,
-    limits: tuple[float, float] | None = None,  # of the axis, on which each frame is a dot; None: bars from zero
+    limits: tuple[float, float] | None = None,  # of the axis, with a dot for each frame; None: bars from zero
 ) -> str:
     """A bar or a dot for each frame, in order, and their mean as a line. Empty if there is no value."""
     known = [v for v in values if math.isfinite(v)]

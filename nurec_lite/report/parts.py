@@ -14,7 +14,7 @@ from nurec_lite.base.texts import displayed
 from nurec_lite.evaluation.pictures import Bar
 
 MAX_WIDTH = 1280  # pixels that an embedded picture has at most
-_LOSSLESS = 100_000  # pixels up to which an image is embedded as it is
+_LOSSLESS = 100_000  # most pixels of an image that is embedded as it is
 _QUALITY = 90  # of JPEG
 
 

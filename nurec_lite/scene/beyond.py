@@ -15,8 +15,8 @@ from nurec_lite.geometry.masks import mask_on
 from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
 from nurec_lite.scene.pictures import Picture
 
-COLUMNS = 1024  # of azimuth, in which the highest return is looked for
-TOP_DEGREES = 30.0  # up to which elevation surfaces are continued
+COLUMNS = 1024  # of azimuth, each searched for the highest return
+TOP_DEGREES = 30.0  # highest elevation of continued surfaces
 STEP_DEGREES = 0.5
 BELOW_TOP_DEGREES = 3.0
 PIXELS_A_CELL = 4  # of a row or column of an image, that are taken for the sky where there are more

@@ -13,7 +13,7 @@ from nurec_lite.scene.scene import Scene
 @torch.no_grad()
 def outside_boxes(
     scene: Scene,
-    factor: float,  # by which boxes are enlarged about their centres
+    factor: float,  # of the boxes' size, about their centres
 ) -> Tensor:  # [N] bool; the background's are outside of none
     """Mask of the Gaussians with a mean outside of their actor's box."""
     g = scene.gaussians

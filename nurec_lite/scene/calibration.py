@@ -53,7 +53,7 @@ class Calibration:
     camera_translations: Tensor  # [C, 3]
     exposure_drift: Tensor  # [C, K, 2, 3] log gain and offset, added to those of the whole drive
     vignetting: Tensor  # [C, 3] log gain at the corners: of the square, the fourth and the sixth power of the distance from the centre
-    camera_offsets: Tensor  # [C] seconds by which the camera's clock is behind the rig's
+    camera_offsets: Tensor  # [C] seconds that the camera's clock is behind the rig's
     bilateral: Tensor | None = None  # [C, K, 12, Z, Y, X] as in nurec_lite.scene.bilateral; None: nothing local
 
     def parameters(self) -> dict[str, Tensor]:
@@ -64,7 +64,7 @@ class Calibration:
     def weights(
         self,
         moment: Tensor,  # [] float64 seconds
-    ) -> Tensor:  # [K] of the knots, beyond which the first and the last hold
+    ) -> Tensor:  # [K] of the knots; beyond them the first and the last hold
         first, spacing = self.knots[0], self.knots[1] - self.knots[0]
         steps = (self.knots - first) / spacing
         place = torch.minimum(((moment - first) / spacing).clamp(min=0), steps[-1])

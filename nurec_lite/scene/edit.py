@@ -34,7 +34,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Poses of an actor's box centre over time, between which it is interpolated."""
+    """Poses of an actor's box centre over time, interpolated between."""
 
     times: Tensor  # [n] float64 seconds, ascending
     translations: Tensor  # [n, 3] float64 metres, in the world of the capture's files

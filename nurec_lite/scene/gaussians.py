@@ -51,7 +51,7 @@ class Gaussians:
         return torch.cat([self.opacity_logits[:, None], self.lidar_logits[:, LIDAR_VALUES:]], dim=1)
 
     def greatest_opacity(self) -> Tensor:  # [N] 0 to 1
-        """Opacity for the sensor to which a Gaussian is more opaque."""
+        """Opacity for the sensor that sees a Gaussian as more opaque."""
         own = self.lidar_logits[:, LIDAR_VALUES:].unbind(1)
         return torch.sigmoid(torch.maximum(self.opacity_logits, *own) if own else self.opacity_logits)
 

@@ -28,7 +28,7 @@ REFERENCE_METRES = 10.0  # up to this distance from the trajectory voxels have t
 
 @dataclass(frozen=True)
 class FirstScene:
-    """A scene to start from, and the number of Gaussians up to which it may grow."""
+    """A scene to start from, and the most Gaussians that it may grow to."""
 
     scene: Scene
     chosen: Cap
@@ -137,7 +137,7 @@ def _thinned(
 
 
 def _key(points: Points, level: Tensor | None, n: int) -> Tensor:  # [points] int64
-    """The voxel of each point, of a size at which about n voxels hold points."""
+    """The voxel of each point, of a size that lets about n voxels hold points."""
     voxels = Voxels(points.xyz, level)
     return voxels.key(voxels.size_for(n))
 

@@ -67,7 +67,7 @@ class CapLimits:
 
 
 def _within(budget: TrainConfig) -> int:
-    """Gaussians for which the seconds or the steps suffice, MIN_GAUSSIANS at least."""
+    """Gaussians that the seconds or the steps suffice for, MIN_GAUSSIANS at least."""
     by_seconds = UNLIMITED if budget.seconds is None else int(GAUSSIANS_PER_SECOND * budget.seconds)
     by_steps = UNLIMITED if budget.steps is None else GAUSSIANS_PER_STEP * budget.steps
     return max(MIN_GAUSSIANS, min(by_seconds, by_steps))

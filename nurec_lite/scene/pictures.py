@@ -12,7 +12,7 @@ from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Alike, Camera, CameraBatch, alike
 from nurec_lite.geometry.masks import mask_on
 
-NEAREST = 0.1  # metres from the camera at which a point may lie
+NEAREST = 0.1  # least metres of a point from the camera
 TOGETHER = 8  # pictures at most, for memory
 
 
@@ -29,7 +29,7 @@ def colours_in(
     pictures: Sequence[Picture],  # of one moment
     world: Tensor,  # [n, 3] metres, at that moment
 ) -> tuple[Tensor, Tensor]:  # colour [n, 3] 0 to 1, whether any image saw the point [n]
-    """Mean over the images in which the points lie; nothing is known of occlusion.
+    """Mean over the images that the points lie in; nothing is known of occlusion.
 
     Sums are whole numbers, so the order of addition does not matter.
     """

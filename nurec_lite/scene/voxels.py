@@ -48,7 +48,7 @@ class Voxels:
         n: int,
         slack: float = SLACK,
     ) -> float:  # metres
-        """The size at which about n voxels have a point: from n less the slack to n, or as near below as it gets.
+        """The size that lets about n voxels have a point: from n less the slack to n, or as near below as it gets.
 
         Surfaces have a number of voxels that falls with the square of their size, about, so a few sizes are tried.
         """

@@ -20,9 +20,9 @@ from nurec_lite.service.checks import LONGEST_ID, Moment, Placed
 from nurec_lite.service.errors import BUSY, MISSING, RequestError
 
 ABSENT, RECORDED = "absent", "recorded"
-PARKED_M = 1.0  # metres within which a track that does not move stays
+PARKED_M = 1.0  # radius in metres of a track that does not move
 NEVER = 1e12  # seconds, when an absent track would exist
-MARGIN_S = 0.1  # seconds before and after a frame in which a placed actor exists: clocks of cameras may be late
+MARGIN_S = 0.1  # seconds that a placed actor exists before and after a frame: clocks of cameras may be late
 MOST_COPIES = 32  # inserted actors of a scene
 SEPARATOR = "@"
 MOVED_S = 1e-3  # seconds between keyframes that say the same

@@ -15,7 +15,7 @@ from nurec_lite.service.errors import BUSY, RequestError
 FARTHEST = 1e6  # metres from the scene's origin
 LONGEST_ID = 200  # characters of a name
 MOST_OBJECTS = 1000  # of a request
-BEYOND_S = 3600.0  # seconds by which a frame may lie before or after the drive
+BEYOND_S = 3600.0  # seconds that a frame may lie before or after the drive
 LONGEST_S = 10.0  # seconds of an exposure or a revolution
 
 
@@ -33,7 +33,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Moment:
-    """Seconds of the capture between which a frame is taken."""
+    """First and last second of a frame, in the capture's clock."""
 
     start: float
     end: float

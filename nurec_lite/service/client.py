@@ -18,7 +18,7 @@ class Sensorsim:
         self,
         address: str,  # HOST:PORT
         service: str = SERVICES[0],
-        certificate: bytes | None = None,  # PEM, by which the server is known; None: no encryption
+        certificate: bytes | None = None,  # PEM, to verify the server; None: no encryption
     ) -> None:
         options = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES)]
         if certificate is None:

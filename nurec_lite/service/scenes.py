@@ -39,7 +39,7 @@ from nurec_lite.training.folder import CHECKPOINT
 
 MOST_CAMERAS = 24  # of requests: the directions of their pixels are kept
 MOST_PIXELS = 64_000_000  # of these cameras together
-PATIENCE_S = 20.0  # in which waiting frames of scenes that were dropped are rendered
+PATIENCE_S = 20.0  # at most, for waiting frames of dropped scenes
 LOOK_S = 0.2  # seconds between two looks whether they are
 log = logging.getLogger("nurec_lite")
 

@@ -149,7 +149,7 @@ def _bounds(places: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _over_the_seam(low: Tensor, high: Tensor, shifts: Tensor, view: LidarView) -> tuple[Tensor, Tensor]:
-    """Bounds over a sweep's seam: a sweep ends at the azimuth at which it begins, so a moving Gaussian there is seen
+    """Bounds over a sweep's seam: a sweep ends at the azimuth where it begins, so a moving Gaussian there is seen
     twice, from either pose, and gets both places. A lidar that does not spin may look anywhere at any time of the sweep."""
     lower, upper = low + shifts.amin(1).clamp(max=0), high + shifts.amax(1).clamp(min=0)
     turns = ((torch.stack([lower[:, 0], upper[:, 0]]) - view.lidar.azimuth_start) / (2 * math.pi)).floor()

@@ -43,7 +43,7 @@ class Blend:
     features: Tensor  # [R, C] sum of w times feature
     distance: Tensor  # [R] sum of w t, metres along the unit ray; with targets, of w times the range residual
     transmittance: Tensor  # [R] share of light that passes through
-    median: Tensor  # [R] metres: t of the Gaussian at which T crosses 0.5, 0 where none does
+    median: Tensor  # [R] metres: t of the Gaussian where T crosses 0.5, 0 where none does
 
 
 def blend(

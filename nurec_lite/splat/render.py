@@ -32,7 +32,7 @@ class LidarReturns:
     """R rendered lidar rays, as blended; properties compute the visible values."""
 
     distance: Tensor  # [R] metres, expected: sum of w t; with targets, sum of w times the range residual
-    median: Tensor  # [R] metres, t at which the transmittance crosses 0.5; 0 for rays that never cross
+    median: Tensor  # [R] metres, t where the transmittance crosses 0.5; 0 for rays that never cross
     features: Tensor  # [R, 2] intensity, and probability that the surface returns nothing
     transmittance: Tensor  # [R]
 

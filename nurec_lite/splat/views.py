@@ -45,7 +45,7 @@ class View:
     # then waits for the device. Replace it together with poses or times.
     row: Tensor | None = field(default=None, kw_only=True)
     middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device
-    # [6] float32 turning and motion of the sensor in its own axes, radians and metres a second, by which its clock's offset is learned;
+    # [6] float32 turning and motion of the sensor in its own axes, radians and metres a second, for learning its clock's offset;
     # None: it has none, as a lidar, since its clock is the rig's
     velocity: Tensor | None = field(default=None, kw_only=True)
     # [6] a rotation vector and a translation that the poses hold already, in the world's axes about the sensor; only its gradient counts
@@ -145,7 +145,7 @@ class CameraView(View):
         points: Tensor,  # [..., 3] world, relative to centre()
         motion: Tensor,  # [..., 3] metres a second
     ) -> tuple[Tensor, Tensor]:  # pixels [..., 2], distance in front of the image plane [...]
-        """Pixels of points, each at the time at which its own row is read (three rounds of fixed-point iteration)."""
+        """Pixels of points, each at the time when its own row is read (three rounds of fixed-point iteration)."""
         fractions = points.new_full(points.shape[:-1], 0.5)
         rounds = 1 if self.camera.shutter == "global" else 3
         for _ in range(rounds):
@@ -162,7 +162,7 @@ class RayGroups:
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [bands + 1] int32 bundle of each band of elevation
     bins: Tensor  # [bands, bins of azimuth, 2] int32 first warp tile beyond the begin of a bin, and first after its end
-    heights: Tensor  # [bands, 2] radians of elevation between which a band's rays lie
+    heights: Tensor  # [bands, 2] radians of elevation: lower and upper limit of a band's rays
     occupied: Tensor  # [bands + 1, 3 columns + 1] int32, cells of the lidar that hold rays, summed up over three turns
 
     def lists(self) -> tuple[Tensor, ...]:
@@ -192,7 +192,7 @@ class LidarView(View):
         points: Tensor,  # [N, S, 3] world, relative to centre(); the first of the S points leads
         motion: Tensor,  # [N, 1, 3] metres a second
     ) -> tuple[Tensor, Tensor]:  # azimuth and elevation [N, S, 2] in radians, range [N, S]
-        """Azimuth and elevation of points, each at the time at which the lidar looks that way; azimuths unwrapped about
+        """Azimuth and elevation of points, each at the time when the lidar looks that way; azimuths unwrapped about
         the first point."""
         fractions = self._lead_fractions(points[:, :1], motion).expand(points.shape[:-1])
         for _ in range(2):
@@ -204,7 +204,7 @@ class LidarView(View):
 
     def shifts(
         self,
-        places: Tensor,  # [N, 2] azimuth and elevation at which the points appear
+        places: Tensor,  # [N, 2] azimuth and elevation where the points appear
         points: Tensor,  # [N, 3] world, relative to centre()
         motion: Tensor,  # [N, 3] metres a second
     ) -> Tensor:  # [N, 2, 2] radians from there to where the points are seen at the start and at the end
@@ -225,12 +225,12 @@ def camera_view(
     capture: Capture,
     frame: ImageFrame,
     device: torch.device | str,
-    factor: int = 1,  # by which the image is reduced, to means of blocks of factor x factor pixels
+    factor: int = 1,  # of reduction of the image, to means of blocks of factor x factor pixels
 ) -> CameraView:
     """The view of a frame of the capture, in float32."""
     camera = capture.camera(frame.sensor)
     view = CameraView(*_sensor_poses(frame, camera.T_rig_cam), frame.time_start, frame.time_end, camera)
-    the_clock = not capture.lidars and camera.name == capture.cameras[0].name  # by which offsets of the others are
+    the_clock = not capture.lidars and camera.name == capture.cameras[0].name  # offsets of the others refer to it
     velocity = None if the_clock else velocities(capture, camera.name).at(frame.time_mid).to(device)
     return replace(_with_row(view if factor == 1 else _reduced(view, factor), device), velocity=velocity)
 

@@ -136,7 +136,7 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
 
 
 def noise(state: TrainState, shift: Noise = sgld_noise) -> None:
-    """After the update, in every step: scales keep the thickness below which none is of use, and transparent Gaussians explore."""
+    """After the update, in every step: scales keep the least useful thickness, and transparent Gaussians explore."""
     assert state.lr_and_noise is not None
     state.scene.gaussians.clamp_min_scale_()
     if state.config.density.noise > 0:

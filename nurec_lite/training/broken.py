@@ -99,11 +99,11 @@ def _broken(state: TrainState, checkpoint: Path, found: tuple[int, str], gone: G
 def _kept(state: TrainState, checkpoint: Path) -> str:
     """Makes sure that there is a checkpoint to inspect, and says its content and how to go on."""
     if checkpoint.exists():
-        return f"the checkpoint before it is kept: {checkpoint}, from which train.resume=auto goes on"
+        return f"the checkpoint before it is kept: {checkpoint}, and train.resume=auto goes on from there"
     if _written(lambda: state, checkpoint):
         return f"{checkpoint} holds the scene as it is now, to be looked at; train.overwrite=true begins anew"
     if _written(lambda: _first(state), checkpoint):
-        return f"{checkpoint} holds the scene as it was before the first step, from which train.resume=auto goes on"
+        return f"{checkpoint} holds the scene as it was before the first step, and train.resume=auto goes on from there"
     return "there is no checkpoint, since none could be written"
 
 

@@ -123,7 +123,7 @@ def tracks_of(
 
 
 def scene_from_dict(content: dict[str, Any]) -> Scene:
-    """The scene on the device on which the tensors are (the tracks' times stay float64)."""
+    """The scene on the device of the tensors (the tracks' times stay float64)."""
     values = content["parameters"]
     gaussians = Gaussians(**{name: values[name] for name in Gaussians.trained()}, node=content["node"])
     tracks = tracks_of(content)

@@ -16,11 +16,14 @@ from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
 FACTOR = 2
-LARGE, AUTO_SHARE = 1_000_000, 0.5  # pixels of an image from which on `auto` reduces half of a run (benchmarks/LOG.md)
+LARGE, AUTO_SHARE = (
+    1_000_000,
+    0.5,
+)  # least pixels of an image whose run `auto` reduces for its first half (benchmarks/LOG.md)
 
 
 def coarse_share(config: Config, capture: Capture) -> float:
-    """Share of the run in which images are reduced."""
+    """Share of the run with reduced images."""
     if config.train.coarse != AUTO:
         return float(config.train.coarse)
     return AUTO_SHARE if max((c.width * c.height for c in capture.cameras), default=0) > LARGE else 0.0

@@ -50,7 +50,7 @@ class Relocation:
         return self.changed[name] if name in self.changed else rows_of(old, self.source)
 
 
-Order = Callable[[Relocation], Tensor]  # [M] in which Gaussians are to lie
+Order = Callable[[Relocation], Tensor]  # [M] wanted order of Gaussians
 McmcSplit = Callable[[Tensor, Tensor, int | None], tuple[Tensor, Tensor]]  # as `mcmc_split`
 Noise = Callable[[Tensor, Tensor, Tensor, float | Tensor, Tensor], Tensor]  # as `sgld_noise`
 
@@ -61,7 +61,7 @@ def relocate(
     n_new: int,  # Gaussians to add
     generator: torch.Generator,
     weights: Tensor | None = None,  # [N] positive; None: all equal
-    jitter: float = 0.0,  # standard deviations by which copies move apart
+    jitter: float = 0.0,  # standard deviations that copies move apart
     lost: Tensor | None = None,  # [N] which count as dead at any opacity; None: none does
     order: Order | None = None,  # None: the old ones stay, new ones follow
     split: McmcSplit | None = None,  # None: mcmc_split
@@ -83,7 +83,7 @@ def relocate_masked(
     n_new: int,  # Gaussians to add
     generator: torch.Generator,
     weights: Tensor | None = None,  # [N] positive; None: all equal
-    jitter: float = 0.0,  # standard deviations by which copies move apart
+    jitter: float = 0.0,  # standard deviations that copies move apart
     lost: Tensor | None = None,  # [N] which count as dead at any opacity; None: none does
     order: Order | None = None,  # None: the old ones stay, new ones follow
     split: McmcSplit | None = None,  # None: mcmc_split
@@ -177,7 +177,7 @@ def mcmc_split(
     """Copies that together look as one did, as far as one factor of the scales allows.
 
     A ray through the mean passes as much as before, for every sensor. The integral across the Gaussian, which equation 9 keeps by the
-    factor, is kept for the sensor to which it is most opaque: that one has most to lose, and its factor is the least, so that to others
+    factor, is kept for the sensor that sees it as most opaque: that one has most to lose, and its factor is the least, so that to others
     the copies look narrower than the one did, never wider. Copies are not dead at once: the greatest opacity stays above.
     """
     opacities = torch.sigmoid(logits)

@@ -20,7 +20,7 @@ Row = dict[
 READ_EVERY = 0.5  # seconds of training between two readings,
 READ_STEPS = 8  # and steps: a run that turns wrong is stopped soon
 WORSE = (3.0, 5.0)  # factor and metres: range errors so far beyond those of the first steps, and the scene falls apart
-FIRST = 50  # steps, over which running means settle
+FIRST = 50  # steps until running means settle
 _MSE = "mse"  # not a term: rows have the PSNR that follows from it
 _FAILED = "failed"  # name of a figure: 1 if the step failed and is repeated
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order training frames come: each once an epoch, one or several a step. A step's frames follow from (seed, step) alone."""
+"""The order of training frames: each once an epoch, one or several a step. A step's frames follow from (seed, step) alone."""
 
 from collections import defaultdict
 from dataclasses import dataclass

@@ -63,7 +63,7 @@ def frames_of(plan: ShotPlan, step: int) -> list[Frame]:
 
 
 def steps_an_epoch(plan: ShotPlan) -> int:
-    """Steps in which each training frame comes, at most."""
+    """Steps until each training frame has come, at most."""
     return max(len(plan.split.train_images), len(plan.split.train_sweeps) * plan.sweeps_every)
 
 
@@ -88,7 +88,7 @@ def capture_bytes(plan: ShotPlan) -> int:
 
 def smallest_window(
     plan: ShotPlan,
-    in_use: int,  # steps after its use in which a frame keeps its memory
+    in_use: int,  # further steps that a frame keeps its memory after its use
 ) -> int:
     """Bytes of the frames in use, of the present step's, and of those of the next two, at most."""
     largest = {"image": 0, "sweep": 0}

@@ -173,7 +173,7 @@ class ShotPlan:
     def sweep(
         self,
         index: int,
-        number: int | None = None,  # by which rays are drawn; None: all
+        number: int | None = None,  # of the random rays; None: all rays
     ) -> SweepShot:
         """Decodes rays of a sweep."""
         frame = self.capture.sweeps[index]

@@ -18,7 +18,7 @@ from nurec_lite.training.stages import Rearrange, Stages
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.watch import Watch
 
-RANKS = "ranks"  # the name under which they claim a stage
+RANKS = "ranks"  # their name in claims of stages
 
 
 def exchanging(stages: Stages, ranks: Ranks) -> Stages:

@@ -24,7 +24,7 @@ from nurec_lite.training.state import Gathered, ListUse, Rendered, StepResult, T
 from nurec_lite.training.streams import FIGURES, HARMONICS, IMAGES, LISTS, SWEEPS, Streams
 
 __all__ = ["FIGURES", "HARMONICS", "IMAGES", "LISTS", "PEER", "SWEEPS", "AnyView", "Capacity", "Stages"]
-PEER = "render=gsplat"  # the name under which the peer claims stages
+PEER = "render=gsplat"  # the peer's name in claims of stages
 Seen = tuple[CameraImage | LidarReturns, ListUse]  # the render of a view, and the length of its lists
 
 

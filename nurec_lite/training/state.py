@@ -49,7 +49,7 @@ class TrainState:
     # None: lists are as long as they need
     failed: Tensor | None = None
     digest: Digest | None = None  # of the capture, for checkpoints; None: they do not name their capture
-    most: int | None = None  # Gaussians up to which density control adds some; None: density.cap, which is a number
+    most: int | None = None  # limit of Gaussians for density control; None: density.cap, which is a number
 
     @property
     def cap(self) -> int:

@@ -71,7 +71,7 @@ def ray_capacity_for(
     n: int,
     known: Sequence[int],  # existing capacities, preferred
 ) -> int:
-    """For which work is recorded: few sizes, and not much more than the rays."""
+    """Size of a recording: one of few sizes, and not much more than the rays."""
     fitting = [capacity for capacity in known if n <= capacity <= n / FULL]
     return min(fitting) if fitting else rounded_up(n)
 

@@ -42,7 +42,7 @@ class DrawnPath:
             raise ConfigError("a path takes at least two poses; add one where it begins and one where it ends")
         return CameraPath(lens, with_even_seconds(self.keys, seconds))
 
-    def line(self) -> Tensor:  # [n, 3] metres, along which the camera flies
+    def line(self) -> Tensor:  # [n, 3] metres, points of the camera's flight
         if len(self.keys) < 2:
             return torch.zeros(0, 3, dtype=torch.float64)
         film = CameraPath("", with_even_seconds(self.keys, 1.0))

@@ -30,7 +30,7 @@ from nurec_lite.viewer.request import BESIDE, FrameView, Request
 FAR_M = 80.0  # metres: end of the colour scale of ranges
 READABLE = 400  # columns of a picture with a title, at least
 DEPTH_ROWS = 270  # of the depth that a browser gets, at most
-SKY_M = 160.0  # metres at which the browser puts the sky, so that points stand before it
+SKY_M = 160.0  # metres to the sky in the browser, so that points stand before it
 K = TypeVar("K")
 V = TypeVar("V")
 _KEPT_LENSES, _KEPT_SCENES = 16, 4
@@ -220,8 +220,8 @@ def arranged(
     own: float,  # width over height of each
     window: float,  # width over height
     height: int,  # rows of the window
-) -> tuple[int, int]:  # axis along which they stand, and the rows of each
-    """The arrangement in which pictures are largest."""
+) -> tuple[int, int]:  # axis of their row, and the rows of each
+    """The arrangement with the largest pictures."""
     aside, above = min(height, height * window / (count * own)), min(height / count, height * window / own)
     return (1, max(1, int(aside))) if aside >= above else (0, max(1, int(above)))
 

@@ -24,8 +24,8 @@ from nurec_lite.viewer.request import FrameView, Request
 from nurec_lite.viewer.worker import Worker
 
 PICTURES_S = 1 / 30  # seconds between two pictures of a film, at least
-REST_S = 0.2  # seconds without a change, after which a finer picture is drawn
-_NEAR_M, _NEAR_RAD = 0.05, 0.01  # by which a browser may miss the view that it was sent to
+REST_S = 0.2  # seconds without a change until a finer picture is drawn
+_NEAR_M, _NEAR_RAD = 0.05, 0.01  # metres and radians that a browser may miss the view that it was sent to
 _COARSE, _FINE = 70, 90  # quality of JPEG
 PICTURE = "picture"  # a session's job for the worker
 

@@ -27,7 +27,7 @@ class Excerpt:
 def source(path: Path) -> str:
     """Returns the text of a file; a file that is gone is an error."""
     if not path.is_file():
-        raise UserError(f"a page shows code of {path.name}, which is not there; name the file in which it stands now")
+        raise UserError(f"a page shows code of {path.name}, which is not there; name its present file")
     return path.read_text()
 
 

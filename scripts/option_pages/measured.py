@@ -22,7 +22,7 @@ RESULTS = ROOT / "benchmarks/results"
 OPTIONS = RESULTS / "options_kitti_0009_large_h200.json"
 LADDER = RESULTS / "ladder_kitti_0009_large_h200/ladder.csv"
 MISSING = "not measured"
-GAUGES = {  # by which figure of a row an option is judged
+GAUGES = {  # the figure of a row that judges an option
     "gpu": ("gpu_ms", "GPU"),
     "step": ("ms", "step"),
     "feed": ("wall_ms", "step with feed"),

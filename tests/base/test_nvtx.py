@@ -199,7 +199,7 @@ def test_torch_s_own_binding_takes_paths() -> None:
 
 
 def test_a_tool_hears_domain_paths_colours_and_categories(tmp_path: Path) -> None:
-    """The package itself, in a process around which a tool stands; the tool is a library, as nsys and ncu are."""
+    """The package itself, in a process that a tool surrounds; the tool is a library, as nsys and ncu are."""
     pytest.importorskip("nvtx")
     library, heard = tmp_path / "listener.so", tmp_path / "heard.txt"
     compiler = os.environ.get("CXX") or "g++"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases of a run are printed once, in the order in which they begin."""
+"""Phases of a run are printed once, in the order of their beginnings."""
 
 import logging
 

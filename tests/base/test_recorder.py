@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order a recording, the work that is queued before it and its launches come; with streams that only take notes."""
+"""The order of a recording, the work that is queued before it and its launches; with streams that only take notes."""
 
 from contextlib import nullcontext
 from typing import Any

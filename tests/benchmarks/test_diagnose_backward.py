@@ -31,7 +31,7 @@ LOADS, STORES, ATOMICS = (
 
 
 def launch(n: int, name: str | None, **columns: str) -> dict[str, str]:
-    """In the range of an instance, within which the range of the backward formula lies."""
+    """In the range of an instance, around the range of the backward formula."""
     paths = ["step/backward/render"] if name is None else [f"step/backward/render/{name}", "step/backward/render"]
     ranges = ",".join(f'"12 <default domain>:{path}:none:none:none"' for path in paths)
     called = "void nurec::cuda::(anonymous namespace)::renderBackward<(bool)0>(Params)"
@@ -170,7 +170,7 @@ def test_the_kernel_is_measured_by_ncu(ncu: Path, tmp_path: Path) -> None:
 
 
 class Threads:
-    """A recorder that notes in which thread each range began."""
+    """A recorder that notes the thread of each range's begin."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}

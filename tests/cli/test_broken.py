@@ -35,7 +35,7 @@ def test_the_last_good_checkpoint_stays_and_the_batch_is_reported(train: Train, 
     ended = train(f"out={out}", "train.resume=auto", "train.steps=200", "train.checkpoint_seconds=0", "lr.sh0=1e39")
     assert ended.code == 2 and "went wrong at step 4: " in ended.error
     assert (
-        f"the checkpoint before it is kept: {out / 'checkpoint.pt'}, from which train.resume=auto goes on"
+        f"the checkpoint before it is kept: {out / 'checkpoint.pt'}, and train.resume=auto goes on from there"
         in ended.error
     )
     assert (out / "checkpoint.pt").read_bytes() == good

@@ -53,7 +53,7 @@ def swept(place: Path) -> Any:
 
 
 class Runs:
-    """Stands in for processes: how often each folder was started, on which GPU, and how many ran at the same time."""
+    """Stands in for processes: counts starts of each folder, notes their GPUs, and counts runs at the same time."""
 
     def __init__(self, failures: dict[str, int]) -> None:
         self.failures, self.started, self.gpus, self.most = failures, list[str](), list[str](), 0

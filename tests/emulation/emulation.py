@@ -43,7 +43,7 @@ def install() -> None:
 @cache
 def library() -> Path:
     """Path of the compiled library, whose name is a checksum of the sources. All checkouts share the folder: one compiles only the files
-    in which it differs from another."""
+    that differ from another's."""
     root, folder = resource("kernels"), build.cache_folder() / f"emulation_{_digest()}"
     wanted = {folder / path.relative_to(root): path for path in sorted(root.rglob("*/*")) if path.is_file()}
     own = [path.read_bytes() for path in sorted(OWN.rglob("*")) if path.is_file() and path.suffix != ".pyc"]

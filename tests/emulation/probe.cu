@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that show what the emulation does, for tests/native/test_emulated_cuda.py. Functions return an error's text,
-// or none.
+// Kernels that show the work of the emulation, for tests/native/test_emulated_cuda.py. Functions return an error's
+// text, or none.
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>

@@ -219,7 +219,7 @@ def test_with_short_keys(sensor: str, device: torch.device) -> None:
 
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.device) -> None:
-    """Also with a capacity, in which they are not all there is."""
+    """Also with a capacity beyond their number."""
     views = views_of(sensor, 3, device)
     scene, stages = scene_for(views[0], 200, device), stages_for(device)
     found, expected = compare(scene, views, stages)

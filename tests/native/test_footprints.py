@@ -52,7 +52,7 @@ def test_as_the_reference_has_them(n: int, device: str) -> None:
     expected, found = footprints(scene, capture, images), fused_footprints(on(scene, device), capture, images).cpu()
     assert n < 200 or 0 < int((expected > 0).sum()) < n
     far = (found - expected).abs() > 1e-4 * expected
-    assert int(far.sum()) <= n // 500  # a last bit decides on which side of a border one lies
+    assert int(far.sum()) <= n // 500  # a last bit decides between the sides of a border
 
 
 def test_without_images_nothing_is_seen() -> None:

@@ -172,7 +172,7 @@ def test_a_scene_that_nobody_needs_is_not_kept(device: torch.device, recorder: C
 
 
 def test_nodes_that_a_relocation_writes(device: torch.device, recorder: Counted) -> None:
-    """The same tensor, in which the background ends elsewhere."""
+    """The same tensor, with another end of the background."""
     views = views_of("lidar", 1, device)
     own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 60, device)
     one_at_a_time(own, stages, scene, views * 5)

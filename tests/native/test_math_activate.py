@@ -13,7 +13,7 @@ from nurec_lite.training.density import sgld_noise
 BETA = 0.01  # of the smooth L1
 
 
-def logits() -> Tensor:  # [n, 1] small ones, and some at which the sigmoid is 0 or 1
+def logits() -> Tensor:  # [n, 1] small ones, and some with a sigmoid of 0 or 1
     return torch.cat([3 * torch.randn(40, dtype=F64), torch.tensor([0, -40.0, 40, -800, math.inf], dtype=F64)])[:, None]
 
 

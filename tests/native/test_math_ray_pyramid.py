@@ -21,7 +21,7 @@ class Pairs:
     opacity: Tensor  # [n, 1]
     bundle: Tensor  # [n, 16]
     rays: Tensor  # [n, R, 7]
-    fan: Tensor  # [n, 4] in which the rays lie
+    fan: Tensor  # [n, 4] that the rays lie in
 
     def said(self) -> Tensor:  # [n] bool
         return call("may_hit", self.path, self.frame, self.opacity, self.bundle, self.fan)[:, 0] != 0

@@ -3,7 +3,7 @@
 
 Class `exact`: bounds agree to 1e-4 of a pixel or radian and of their own size (measured over eight seeds: 4e-5; about 12 roundings of
 sigma points whose pixels may lie anywhere). Far outside the image, where distortion raises them to the seventh power, to 3e-4 (measured:
-6e-5). Left out are Gaussians about which float32 may decide otherwise: those with a bounding sphere that changes the answer if it grows
+6e-5). Left out are Gaussians whose decision may differ in float32: those with a bounding sphere that changes the answer if it grows
 or shrinks by 1e-4, with a sigma point within 1e-4 m of the near distance, or with bounds within 1e-5 turns of the azimuth where a sweep
 begins.
 """

@@ -338,7 +338,7 @@ def test_rows_for_all_gaussians_without_bounds_after_the_visible_ones(name: str,
 @pytest.mark.parametrize("n", [0, 1, 400])
 @pytest.mark.parametrize("name", VIEWS)
 def test_lists_with_capacity_are_the_lists(name: str, n: int, plan: RenderPlan, device: torch.device) -> None:
-    """With exactly the capacity that they need, and with more, behind which zeros follow."""
+    """With exactly the capacity that they need, and with more, which zeros fill."""
     view, seen, every = projections(name, device, n)
     exact = native.tile(seen, view, plan=plan)
     for capacity in (len(exact.gaussians), len(exact.gaussians) + 7):

@@ -33,7 +33,7 @@ def kernels() -> None:
 
 
 def scene_of(still: int, moving: int, bands: int = 16, device: str = "cpu") -> SplitGaussians:
-    """A scene in which a third of the Gaussians has channels that are clamped, and one of five nodes is empty."""
+    """A scene: a third of the Gaussians has channels that are clamped, and one of five nodes is empty."""
     n, generator = still + moving, torch.Generator().manual_seed(still + moving)
 
     def made(*shape: int) -> Tensor:

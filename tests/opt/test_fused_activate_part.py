@@ -26,7 +26,7 @@ def kernels() -> None:
 
 
 def store(n: int, columns: int, living: int, device: str) -> Gaussians:
-    """A store in which some Gaussians live."""
+    """A store with some living Gaussians."""
     g = gaussians_of(n, columns, odd=False)
     g.opacity_logits.clamp_(-4, 4), g.lidar_logits.clamp_(max=4)
     g.opacity_logits[living:] = g.lidar_logits[living:, LIDAR_VALUES:] = -9

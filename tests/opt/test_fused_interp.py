@@ -191,7 +191,7 @@ def test_a_step_is_the_baseline_s(options: dict[str, dict]) -> None:
     assert terms.keys() == expected_terms.keys() and found.keys() == expected.keys()
     for name in terms:
         torch.testing.assert_close(terms[name], expected_terms[name], rtol=1e-5, atol=1e-6)
-    for name in found:  # a last bit decides on which side of 1/255 a response lies, and the sign of an error of L1
+    for name in found:  # a last bit decides whether a response passes 1/255, and the sign of an error of L1
         assert float((found[name] - expected[name]).norm()) <= 1e-3 * float(expected[name].norm())
 
 

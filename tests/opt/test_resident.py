@@ -190,7 +190,7 @@ def test_training_is_bitwise_the_same(tmp_path: Path, rays: int) -> None:
         assert torch.equal(value, option.scene.parameters()[name]), name
 
 
-# Once, and in which order
+# Once, and the order
 
 
 def test_every_frame_is_decoded_once(stages: Stages) -> None:

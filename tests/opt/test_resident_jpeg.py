@@ -40,7 +40,7 @@ def plan(request: pytest.FixtureRequest, drive: Path) -> ShotPlan:
 
 @pytest.fixture
 def stages() -> Iterator[Stages]:
-    """Stages of a GPU, for which a record can be made without one; tensors stay on the host."""
+    """Stages of a GPU, so that a record can be made without one; tensors stay on the host."""
     made = build_stages(GPU, replace(reference_stages(), device="cuda"))
     yield made
     made.close()

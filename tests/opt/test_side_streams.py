@@ -290,7 +290,7 @@ def learnt(stages: Stages, state: TrainState, n: int = 3) -> list[dict[str, Tens
 
 
 def assert_same(found: dict[str, Tensor], plain: dict[str, Tensor], again: dict[str, Tensor]) -> None:
-    """Compares up to the order in which atomics add; two runs without the option differ as much."""
+    """Compares up to the order of atomic additions; two runs without the option differ as much."""
     assert found.keys() == plain.keys()
     for name, value in plain.items():
         size = value.norm().clamp(min=1e-12)

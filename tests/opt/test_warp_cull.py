@@ -93,7 +93,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.mark.parametrize("coarse", [0.0, 0.5])
 def test_training_steps(device: torch.device, coarse: float) -> None:
     """Culled and cut lists change sums by rounding alone, which Adam makes as large as an update where a gradient is near zero: of the
-    second step's terms 1e-3. Both tiles and bundles list by bounds of seven points, beyond which a Gaussian may reach a little; a
+    second step's terms 1e-3. Both tiles and bundles list by bounds of seven points, and a Gaussian may reach a little beyond; a
     tile shows that to all of its 256 rays, a bundle to its 32: 1 % of a term (measured in
     the first step: 0.08 % of the ray drop's, less of others)."""
     baseline, one = trained(device, coarse), trained(device, coarse, warp_cull={})

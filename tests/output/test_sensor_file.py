@@ -148,7 +148,7 @@ def test_a_sensor_is_mounted_relative_to_another(tmp_path: Path) -> None:
         ({"elevation_deg": [-20, 95]}, "elevation_deg is 95, but must"),
         ({"elevations_deg": [1, 2]}, "gives both elevations_deg and elevation_deg"),
         ({"azimuth_deg": [60, -60]}, "must name the right edge of the field and then the left one"),
-        ({"azimuth_deg": [1, 2]}, "between which no step falls"),
+        ({"azimuth_deg": [1, 2]}, "and no step falls between"),
         ({"azimuth_steps": [3]}, "azimuth_steps must be one value"),
         ({"azimuth_steps": 1_000_000, "beams": 4096}, "more than 20000000 rays"),
         ({"rate_hz": float("nan")}, "rate_hz is nan, but must lie between"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tool=ncu from end to end with a stand-in for ncu: its flags, its files, and a sentence for each way in which it fails."""
+"""tool=ncu from end to end with a stand-in for ncu: its flags, its files, and a sentence for each kind of failure."""
 
 import json
 import os

@@ -77,7 +77,7 @@ def applied(name: str) -> tuple[Stages, Stages]:
 
 
 def requirements(name: str) -> tuple[str, ...]:
-    """In an order in which they can be applied."""
+    """In an order that can be applied."""
     found: list[str] = []
     for required in option_module(name).REQUIRES:
         found += [n for n in (*requirements(required), required) if n not in found]

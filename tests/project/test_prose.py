@@ -12,7 +12,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = {"Of", "By", "As", "What", "Where", "Who", "Whose", "Whom", "How", "Whoever"}  # words that begin no docstring
-CLAUSES = re.compile(r"\b[Ww](hat|hatever|ho|hom|hoever)\b")
+PRONOUNS = ("what", "whatever", "who", "whom", "whoever")
+PREPOSITIONS = (  # a clause may begin with one of them and "which"
+    "about", "above", "across", "after", "against", "along", "among", "around", "at", "before", "behind", "below", "beside", "between",
+    "beyond", "by", "during", "for", "from", "in", "into", "of", "on", "onto", "over", "past", "through", "to", "towards", "under", "until",
+    "up to", "upon", "with", "within", "without",
+)  # fmt: skip
+FRONTED = re.compile(rf"\b(?i:{'|'.join(PREPOSITIONS)})\s+which\b")
+CLAUSES = re.compile(rf"\b(?:{'|'.join([*PRONOUNS, *map(str.capitalize, PRONOUNS)])})\b|{FRONTED.pattern}")
+COMMENT = dict.fromkeys((".cu", ".cuh", ".h", ".cpp"), "//") | {
+    ".yaml": "#",
+    ".sh": "#",
+}  # signs of comments, by suffix
 FOLDERS = ["nurec_lite", "benchmarks", "scripts", "tests"]
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -53,6 +64,19 @@ def indirect(source: str) -> list[str]:
     return [f"{line}: {text}" for line, text in texts if CLAUSES.search(re.sub(r"`[^`]*`", "", text))]
 
 
+def indirect_comments(source: str, sign: str) -> list[str]:
+    """Lines with a clause of CLAUSES behind the sign of a comment, also where the clause goes on in the next line."""
+    texts = [re.sub(r"`[^`]*`", "", line.partition(sign)[2]).strip() for line in source.splitlines()]
+    pairs = zip(texts, [*texts[1:], ""], strict=True)
+    return [f"{n}: {text}" for n, (text, after) in enumerate(pairs, 1) if _begins(text, after)]
+
+
+def _begins(text: str, after: str) -> bool:
+    """Whether a clause of CLAUSES begins in a text, which another one follows."""
+    found = CLAUSES.search(f"{text} {after}") if text else None
+    return found is not None and found.start() < len(text)
+
+
 def test_a_docstring_without_its_subject_is_found() -> None:
     source = '"""Of a file."""\ndef f():\n    """By name."""\ndef g():\n    """Names, as they are."""\n'
     assert headless(source) == ["1: Of a file.", "3: By name."]
@@ -61,6 +85,32 @@ def test_a_docstring_without_its_subject_is_found() -> None:
 def test_an_indirect_clause_is_found() -> None:
     source = '"""Takes what is there."""\nx = "# what"  # who asks\ny = 0  # the number of `what`\n'
     assert indirect(source) == ["1: Takes what is there.", "2: # who asks"]
+
+
+def test_a_clause_behind_a_preposition_is_found() -> None:
+    source = (
+        '"""Metres by\nwhich it moves."""\nx = 0  # the one that which() names, in `which`\ny = 1  # From which on\n'
+    )
+    assert indirect(source) == ["1: Metres by\nwhich it moves.", "4: # From which on"]
+
+
+def test_an_indirect_comment_of_cpp_is_found() -> None:
+    source = "int a;  // the order in\n// which it lies\nint what;  // what\n"
+    assert indirect_comments(source, "//") == ["1: the order in", "3: what"]
+
+
+@pytest.mark.parametrize("folder", ["kernels", "conf", "tests/emulation", "scripts", "data"])
+def test_other_comments_have_no_indirect_clause(folder: str) -> None:
+    files = [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in COMMENT]
+    found = [(path, line) for path in files for line in indirect_comments(path.read_text(), COMMENT[path.suffix])]
+    assert [f"{path.relative_to(ROOT)}:{line}" for path, line in found] == []
+
+
+def test_documents_have_no_clause_behind_a_preposition() -> None:
+    files = [path for path in sorted(ROOT.rglob("*.md")) if not {"results", "log", ".venv", "build"} & set(path.parts)]
+    texts = [(path, re.sub(r"`[^`]*`", "", path.read_text())) for path in files]
+    found = [(path, match[0]) for path, text in texts for match in FRONTED.finditer(text)]
+    assert files and [f"{path.relative_to(ROOT)}: {clause}" for path, clause in found] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -81,7 +81,7 @@ def test_the_printed_filter_of_ncu_finds_every_kernel() -> None:
         printed |= set(re.findall(r"'kernels=\"([^\"]*)\"'", page.read_text()))
     assert printed == {pages.FILTER}
     options = re.search(r"tool=ncu .*'\+opt=\[(.*)\]'", (ROOT / "docs/options.md").read_text())
-    assert options is not None  # those of `all` but for loading and for graphs, into which ncu cannot look
+    assert options is not None  # those of `all` but for loading and for graphs, which ncu cannot look into
     assert set(parameters_of("all")["cuda"]) - set(options[1].split(",")) == {"workers", "side_streams", "cuda_graph"}
     step = json.loads((ROOT / "benchmarks/results/profile_ncu_kitti_0009_large_all_h200/kernels.json").read_text())
     assert len(step["kernels"]) <= ProfileConfig.launches  # so that the printed command measures all of a step

@@ -113,7 +113,7 @@ def test_lidar_bounds_of_small_gaussians_are_those_of_a_linear_projection() -> N
 
 
 def place(view: CameraView | LidarView, point: Tensor, velocity: Tensor) -> tuple[float, float]:
-    """Place of a moving point at the time at which the sensor looks there, by iteration until nothing changes."""
+    """Place of a moving point at the time when the sensor looks there, by iteration until nothing changes."""
     fraction, camera = 0.5, isinstance(view, CameraView)
     for _ in range(40):
         R, position = pose_between(view.T_world_sensor_start, view.T_world_sensor_end, fraction)

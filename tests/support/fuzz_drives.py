@@ -71,7 +71,7 @@ def write_waymo(root: Path) -> None:
 
 
 def write_colmap(root: Path) -> None:
-    """Binary and text in one: which is read depends on which is there."""
+    """Binary and text in one: the reader takes the one that is there."""
     with smaller(tiny_colmap, FRAMES=3):
         tiny_colmap.write_project(root / "binary")
         tiny_colmap.write_project(root / "text", text=True)

@@ -6,7 +6,7 @@ for the reference, so that both start from the same numbers. Gradients are compa
 along an un-normalised quaternion the two differ by construction, and the normalisation projects that out.
 
 A decision at a threshold (1/255, 0.2 m, 1e-4, one half) may fall one way in float32 and the other way in float64. `rounding` finds
-the rays on which none is that near; the others weigh nothing in the comparison, forward and backward.
+the rays without one that near; the others weigh nothing in the comparison, forward and backward.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -305,7 +305,7 @@ class Rounding:
 
 @torch.no_grad()
 def rounding(case: Case, projection: Projection, pairs: PairList) -> Rounding:
-    """Means and rays at a distance r are good to a few EPS r, and so is the way in which they pass one another. With A, which takes an
+    """Means and rays at a distance r are good to a few EPS r, and so is their passing of one another. With A, which takes an
     offset across the ray to standard deviations, the D of alpha = o exp(-D^2 / 2) is then good to a few EPS r |A|, and alpha to D <= 3.4
     times as much of itself: in all 16 EPS r |A|. Transmittances add up the errors of all alphas before them. The sky behind is
     interpolated between texels whose place is good to 1e-6."""

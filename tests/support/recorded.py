@@ -53,7 +53,7 @@ def two_steps() -> Trace:
 
 
 def _step(t: int, c: int) -> tuple[list[Range], list[Call], list[Work]]:
-    """In microseconds since the step began: 365 of 1000 in which the GPU works, 4 kernels, 1 copy that the host waits for."""
+    """In microseconds since the step began: 365 of 1000 with work of the GPU, 4 kernels, 1 copy that the host waits for."""
 
     def at(kind: type, name: str, start: float, end: float, *rest: Any) -> Any:
         return kind(name, t + round(start * US), t + round(end * US), *rest)

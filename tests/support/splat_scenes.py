@@ -109,7 +109,7 @@ def make_lidar_view(
     T_world_lidar: Tensor = POSE,
     sector: tuple[float, float] = (-math.pi, math.pi),
 ) -> LidarView:
-    """A revolution of all beams, or the part of it between two azimuths; each ray at the time at which the lidar looks there."""
+    """A revolution of all beams, or the part of it between two azimuths; each ray at the time when the lidar looks there."""
     azimuth = math.pi - (torch.arange(lidar.azimuth_steps, dtype=F64) + 0.5) * (2 * math.pi / lidar.azimuth_steps)
     azimuth = azimuth[(azimuth >= sector[0]) & (azimuth <= sector[1])]
     azimuth, elevation = torch.cartesian_prod(azimuth, lidar.elevations).unbind(-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gaussians as they are stored, with the numbers at which activations are singular."""
+"""Gaussians as they are stored, with numbers where activations are singular."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ STORED = ("quats", "log_scales", "opacity_logits", "lidar_logits")  # sources of
 
 
 def gaussians_of(n: int, columns: int = 3, odd: bool = True) -> Gaussians:
-    """With `odd`: quaternions without length, or with too little of it, and logits at which a sigmoid is 0 or 1."""
+    """With `odd`: quaternions without length, or with too little of it, and logits whose sigmoid is 0 or 1."""
     generator = torch.Generator().manual_seed(n + columns)
 
     def made(*shape: int) -> Tensor:

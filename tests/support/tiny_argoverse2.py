@@ -22,7 +22,7 @@ FIRST = 0.2  # seconds from the first pose to the first sweep
 SPEED = 9.0  # metres a second
 CAMERAS = {"ring_front_center": 0.0, "ring_rear_left": math.radians(150), "stereo_front_left": 0.0}
 CAR, PARKED = "11aa", "22bb"
-PHASE = {"up_lidar": 0.3, "down_lidar": 0.8}  # turns after the stamp at which a head looks along x
+PHASE = {"up_lidar": 0.3, "down_lidar": 0.8}  # turns from the stamp until a head looks along x
 LEAD = (
     torch.deg2rad(torch.tensor([-4.2, -1.4, 1.4, 4.2])).double().repeat(8)
 )  # azimuth of lasers from their head, seen from above
@@ -145,7 +145,7 @@ def annotations() -> dict[str, Any]:
 
 
 def seen(t: float) -> float:
-    """Mean of the seconds at which the lidars' heads look at the car."""
+    """Mean of the seconds when the lidars' heads look at the car."""
     T = invert(rig_at(torch.tensor([t]).double())[0])
     place = T[:3, :3] @ car_at(torch.tensor([t + 0.05]).double())[0] + T[:3, 3] - torch.tensor([1.35, 0, 0]).double()
     azimuth = torch.atan2(place[1], place[0])

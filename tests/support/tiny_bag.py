@@ -34,7 +34,7 @@ from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import matrix_to_quat
 
 START = 1_700_000_000_000_000_000  # nanoseconds of the capture's second 0
-LATE = 20_000_000  # nanoseconds after its stamp, at which a message is received
+LATE = 20_000_000  # nanoseconds from a message's stamp to its receipt
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 
 

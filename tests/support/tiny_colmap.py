@@ -20,7 +20,7 @@ LENSES = {
     1: ("OPENCV", (40.0, 41.0, 24.0, 16.0, -0.1, 0.02, 0.001, -0.002)),
     7: ("SIMPLE_RADIAL", (39.0, 24.0, 16.0, 0.05)),
 }
-CAMERAS = {"front": (1, 0.0), "left": (7, 0.5 * math.pi)}  # lens, and the angle about z at which it looks
+CAMERAS = {"front": (1, 0.0), "left": (7, 0.5 * math.pi)}  # lens, and the angle about z of its view
 T_BODY = torch.tensor([[0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
 
 

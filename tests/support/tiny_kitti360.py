@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small drive in KITTI-360's layout: a street between walls, along which the car drives, stands for half a second without poses, and
+"""A small drive in KITTI-360's layout: the car drives along a street between walls, stands for half a second without poses, and
 drives on; one car ahead, one lorry on the left whose length lies along y, and one that is parked."""
 
 import math

@@ -241,7 +241,7 @@ def _boxes() -> dict[str, Any]:
 
 
 def seen(frame: int) -> float:
-    """Seconds at which the upper lidar looks at the car, by its place at the frame's pose."""
+    """Seconds when the upper lidar looks at the car, by its place at the frame's pose."""
     t = TURN * frame + LATE + 0.5 * TURN
     T = invert(at(TURN * frame + MOMENT))
     place = T[:3, :3] @ car_at(torch.tensor([t]).double())[0] + T[:3, 3]

@@ -51,7 +51,7 @@ def forget() -> None:
 
 
 def watched(stages: Stages, state: TrainState, shots: Shots) -> Watch:
-    """A step for which nothing has been made before."""
+    """A step before anything has been made for it."""
     watch = Watch()
     stages = watch.around(stages)
     forget()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on a capture in which the clock of a camera is wrong."""
+"""Training on a capture with a wrong clock of a camera."""
 
 from dataclasses import replace
 

@@ -195,7 +195,7 @@ def test_regularisers_and_weights() -> None:
 
 
 def test_each_term_goes_backward_by_its_weight() -> None:
-    """A term from which nothing is learned goes nowhere."""
+    """A term that nothing is learned from goes nowhere."""
     terms = {name: torch.tensor(2.0, requires_grad=True) for name in ("opacity", "scale", "exposure")}
     backward(terms | {"tie": torch.tensor(1.0)}, LossWeights(opacity=10, scale=100, exposure=1000))
     assert [float(term.grad) for term in terms.values()] == [10, 100, 1000]  # type: ignore[arg-type]

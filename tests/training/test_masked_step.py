@@ -48,7 +48,7 @@ def trained(capture: Capture, options: tuple[str, ...] = ()) -> TrainState:
 
 
 def test_what_lies_under_a_mask_changes_nothing() -> None:
-    """Pixels through which nothing is learned could be anything: the first scene, two steps, and the metrics have the same bits."""
+    """Pixels that nothing is learned from could be anything: the first scene, two steps, and the metrics have the same bits."""
     first, second = (trained(repainted(seed)) for seed in (1, 2))
     for a, b in zip(first.scene.parameters().values(), second.scene.parameters().values(), strict=True):
         assert torch.equal(a, b)

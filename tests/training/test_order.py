@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order frames come: each once an epoch, several a step, those of one moment together."""
+"""The order of frames: each once an epoch, several a step, those of one moment together."""
 
 from collections import Counter
 

@@ -62,7 +62,7 @@ def stages_for(
 
 
 def moved(stages: Stages, state: TrainState, times: int, failed: tuple[int, ...] = ()) -> list[Tensor]:
-    """The means after each of so many relocations, behind which more are dead; some come after a step that failed."""
+    """The means after each of so many relocations; each leaves more dead; some come after a step that failed."""
     means = []
     for k in range(times):
         state.failed = torch.full((), float(k in failed), device=state.device)

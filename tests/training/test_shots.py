@@ -93,7 +93,7 @@ def test_every_training_frame_comes_once_an_epoch() -> None:
 
 @pytest.mark.parametrize("every", [2, 3])
 def test_sweeps_may_come_in_some_steps_alone(every: int) -> None:
-    """In the order in which they come in every step, and images as ever."""
+    """In the order of sweeps in every step, and images as ever."""
     some = replace(PLAN, sweeps_every=every)
     for step in range(4 * every):
         shots, turn = some.load(step), step // every

@@ -131,7 +131,7 @@ __device__ void to_stored(BackwardScene const& scene, int64_t i, bool own, Sums&
     sum.lidar[0] = sigmoid_backward(lidar.x, sum.lidar[0]), sum.lidar[1] = sigmoid_backward(lidar.y, sum.lidar[1]);
 }
 
-// Stores rows of ROW of the sums in the order in which they lie in memory. All threads of a block call it.
+// Stores rows of ROW of the sums in the order of memory. All threads of a block call it.
 template <int ROW>
 __device__ void store_rows(float* to, int64_t n, Sums const* sums, int first) {
     if (!to) return;

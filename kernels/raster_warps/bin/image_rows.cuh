@@ -73,7 +73,7 @@ __device__ inline ImageRows rows_within(WarpTiles const& b, Candidates& c, Outli
     return o.known > 0 ? outlined(b, c, o) : without_outline(c, view, near, which);
 }
 
-// Returns the fractions of the view at which pixels of a rectangle are read.
+// Returns the fractions of the view when pixels of a rectangle are read.
 __device__ inline Interval<double> read_within(CameraModel<double> const& camera, Vec2<double> corner,
                                                Vec2<double> size) {
     double const a = camera.fraction(corner.x, corner.y), b = camera.fraction(corner.x + size.x, corner.y + size.y);

@@ -84,7 +84,7 @@ __device__ ImageRows outlined_rows(Views const& p, Instance const& at, WarpTiles
 }
 
 // Finds the rows of an image that an instance may hit. Returns the number of rows of super-tiles. LENSES: some view has
-// a lens, through which a Gaussian has bounds but no outline.
+// a lens; a Gaussian then has bounds but no outline.
 template <bool LENSES>
 __device__ int rows_seen(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
                          WarpTiles const& warp_tiles, PackedRows const& out, int64_t r) {

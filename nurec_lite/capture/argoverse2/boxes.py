@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boxes of Argoverse 2 that move, as tracks.
 
-A box lies in the vehicle's frame at the stamp of a sweep, and holds at the time at which the lidars pass it.
+A box lies in the vehicle's frame at the stamp of a sweep, and holds at the time when the lidars pass it.
 """
 
 import math

@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotation and clock offset at which edges of a camera and of the lidars agree best."""
+"""Rotation and clock offset with the best agreement of edges of a camera and of the lidars."""
 
 from dataclasses import dataclass
 
 ERRORS = 3.0  # standard errors that a turn or an offset has at least
-SURE = 2.0  # standard errors by which offsets of a clock grow with the speed at least
+SURE = 2.0  # least growth of a clock's offset with the speed, in standard errors
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Rotation and clock offset at which edges agree best."""
+    """Rotation and clock offset with the best agreement of edges."""
 
-    degrees: float  # by which the camera looks farther left than the capture says
+    degrees: float  # that the camera looks farther left than the capture says
     degrees_error: float  # standard error
-    seconds: float  # by which its clock is behind the lidar's
+    seconds: float  # that its clock is behind the lidar's
     seconds_error: float  # infinite where too few images are of a moving vehicle
-    by_speed: tuple[float, float] | None = (
-        None  # seconds by which the offset grows with the speed, and its standard error
-    )
+    by_speed: tuple[float, float] | None = None  # growth of the offset with the speed, seconds, and its standard error
 
     few: float = 1.0  # times as many errors are needed to be as sure, since few groups of images tell them
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The turn of a camera to the side, and the delay of its clock, at which edges agree best near the capture's own values.
+"""The best turn of a camera to the side, and delay of its clock, by edges, near the capture's own values.
 
 Letters: V views, P points, T turns, K offsets.
 """
@@ -93,7 +93,7 @@ def _by_speed(
     speeds: Tensor,  # [V] metres a second
     degrees: Tensor,  # [T]
 ) -> tuple[float, float] | None:
-    """Seconds by which the offset, in metres of the way, grows with the speed from the slower half of the images to the faster half, with
+    """Growth in seconds of the offset, in metres of the way, from the slower half of the images to the faster half, with
     its standard error (jackknife). None: the speed varies too little, or a half tells nothing."""
     moving = (speeds > FASTEST).nonzero()[:, 0]
     order = moving[speeds[moving].argsort()]

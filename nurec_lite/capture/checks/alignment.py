@@ -54,7 +54,7 @@ class Fit:
 
     guess: Guess
     contrasts: Tensor  # [V] NaN where too few points fall into the image
-    degrees: float  # by which the camera looks farther left than the guess says
+    degrees: float  # that the camera looks farther left than the guess says
     points: int  # in all images
 
     @property
@@ -78,7 +78,7 @@ class Fit:
         return max(0.0, self.contrast - 2 * self.error)
 
     def above(self, other: "Fit") -> float:
-        """Standard errors by which the contrast is higher than another one, which is zero where few points tell it."""
+        """Gain of the contrast over another one, in standard errors; zero where few points tell it."""
         result = 2 * other.images > len(other.contrasts)
         apart = self.contrasts - other.contrasts.nan_to_num() if result else self.contrasts
         apart = apart[~apart.isnan()]

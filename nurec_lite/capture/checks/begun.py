@@ -25,7 +25,7 @@ from nurec_lite.capture.types import Capture
 Result = tuple[list[Verdict], dict[str, Start]]
 ALL, CORRECTIONS = "all checks", "first corrections"
 EARLY = "early "  # how the names of a command's first threads begin
-ENOUGH, MOST = 4, 8  # cores from which on processes check, and the number of them
+ENOUGH, MOST = 4, 8  # least cores for checking processes, and the most processes
 CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
 
 

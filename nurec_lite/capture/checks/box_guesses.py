@@ -20,8 +20,8 @@ from nurec_lite.geometry.se3 import (
 )
 from nurec_lite.geometry.tracks import Tracks
 
-SCALES = (2.0, 0.5, 1.5)  # by which sizes may be too large
-FRAMES, MOVING = 5, 2  # by which labels are tried, and times of objects that move
+SCALES = (2.0, 0.5, 1.5)  # guessed factors of sizes that are too large
+FRAMES, MOVING = 5, 2  # largest shift of labels that is tried, and number of times of objects that move
 MADE = "where the capture was made"
 
 

@@ -20,8 +20,8 @@ from nurec_lite.geometry.se3 import invert, quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, poses_of, spans
 
 FARTHEST = 40.0  # metres: farther boxes get few rays
-FOOT, BAND = 0.3, 0.55  # metres above the bottom, and part of the height, between which rays are counted
-MARGIN = 0.15  # metres by which labels may be off
+FOOT, BAND = 0.3, 0.55  # rays count between so many metres above the bottom and this part of the height
+MARGIN = 0.15  # metres that labels may be off
 NEAR = 0.6  # metres around a box: returns there belong inside
 FEWEST = 15  # rays that tell of a box
 MOST = 500  # rays of a box that are looked at
@@ -194,7 +194,7 @@ def _held(
 
 
 def _crossed(origins: Tensor, ways: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Ranges [r] at which rays enter and leave a box; a ray that misses it leaves before it enters."""
+    """Ranges [r] where rays enter and leave a box; a ray that misses it leaves before it enters."""
     safe = torch.where(ways.abs() < 1e-9, torch.full_like(ways, 1e-9), ways)
     a, b = (low - origins) / safe, (high - origins) / safe
     return torch.minimum(a, b).amax(1), torch.maximum(a, b).amin(1)

@@ -37,7 +37,7 @@ PLAINER = 0.95  # of the highest contrast of the conventions that a plainer one 
 TURNED = 0.87  # times its contrast: a quarter turn is no convention
 PROMISING = 8  # guesses of many that are looked at in full
 NOWHERE = 0.035  # contrast of sensors that do not agree
-ENOUGH = 800  # points of all images from which on it is odd that they agree nowhere
+ENOUGH = 800  # points of all images; it is odd if so many agree nowhere
 PARTS = 4  # of the likely guesses
 FLAT = 0.1  # standard deviation of ranks, 0.29 of an image that shows anything
 

@@ -20,8 +20,8 @@ from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
 
-FRAMES = 5  # by which poses and labels are tried
-ALIKE = {CLOCK: 0.06, YAW: 1.5}  # seconds, and degrees, by which amounts of cameras differ that may have one cause
+FRAMES = 5  # largest shift of poses and labels that is tried
+ALIKE = {CLOCK: 0.06, YAW: 1.5}  # largest differences of cameras with one cause: seconds, and degrees
 OTHERS = 0.75  # metres, or degrees, of the other kinds
 
 
@@ -30,7 +30,7 @@ class Cause:
     meaning: str  # completes "all agree if"
     remedy: str
     correct: Callable[[Capture], Capture]
-    ranges: float = 1.0  # by which ranges are multiplied
+    ranges: float = 1.0  # factor of ranges
 
 
 def of_conventions(conventions: Sequence[Convention]) -> Iterator[Cause]:

@@ -28,7 +28,7 @@ CLOSELY, CLEARLY = (
     0.35,
     2.2,
 )  # the same where the excess under the poses as they are is not more than right poses may have
-SHIFTS = 10  # frames by which poses may be early or late
+SHIFTS = 10  # frames that poses may be early or late
 SAME_SCALE = 0.07  # a scale is 1 within this
 MOVED = 0.5  # metres that a lidar moves, at least, for a scale to be known
 PENALTY = 0.05  # of excess, for a scale or for other axes: the plainest convention is named first
@@ -62,9 +62,9 @@ class Convention:
     penalty: float = 0.0
     lidar: str | None = None  # with a wrong mounting or wrong rays; None: the poses are wrong
     mirrors: bool = False
-    within: float = math.nan  # metres by which it puts points elsewhere than the sweeps show, once it fits
+    within: float = math.nan  # metres of error of the points that it places, once it fits
     family: str = ""  # a sentence names the best convention of a family
-    ranges: float = 1.0  # by which the ranges of the lidar are multiplied
+    ranges: float = 1.0  # factor of the lidar's ranges
     others: "tuple[Convention, ...]" = ()  # fit about as well
 
     def odds(self, motions: Motions, mirrored: Collection[str]) -> float:
@@ -83,7 +83,7 @@ def fitting(
     blamed: Blamed,
     mirrored: Collection[str],  # lidars with rays that turn the other way than they say
 ) -> Convention | None:
-    """The convention under which the motions are those that the sweeps show; None: no known one."""
+    """The convention that gives the motions that the sweeps show; None: no known one."""
     given = motions.excess(motions.posed)
     most = min(FITS, given / BETTER) if given > 1 else min(CLOSELY, given / CLEARLY)
     conventions = [
@@ -211,7 +211,7 @@ def _scaled(also: str, poses: Poses, motions: Motions) -> Iterator[Convention]:
 
 
 def _scale(posed: Tensor, motions: Motions) -> float | None:
-    """The factor by which the ways would be those that the sweeps show."""
+    """The factor that makes the ways those that the sweeps show."""
     ways, said = motions.measured[:, :3, 3], posed[:, :3, 3]
     s = float((ways * said).sum() / said.square().sum().clamp(min=1e-12))
     return s if 1e-4 < s < 1e4 and float(ways.norm(dim=1).median()) > MOVED else None

@@ -20,9 +20,9 @@ SEEN = 0.1  # metres: the same where sweeps decide
 NOISE = 6.0  # times the median difference: a step may be so far from its neighbours'
 IMPOSSIBLE = 100.0  # metres a second squared, which no vehicle reaches
 SURE = 1.0  # metres: a smaller jump is likely at most
-MOVES, SLOW = 5.0, 1.0  # metres of the drive, and metres a second, from which on the direction of motion tells anything
+MOVES, SLOW = 5.0, 1.0  # least metres of the drive, and metres a second, so that the direction of motion tells anything
 AHEAD = 0.8  # part of the way that a rig goes along its x axis, at least
-ALIKE = 0.1  # part by which the sizes of two jumps may differ that belong together
+ALIKE = 0.1  # largest relative difference of two jumps that belong together
 MOST_JUMPS = 4  # that are looked at
 _AXES = (("forward", "backward"), ("left", "right"), ("up", "down"))
 

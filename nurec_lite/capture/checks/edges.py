@@ -25,7 +25,7 @@ from nurec_lite.geometry.se3 import invert, transform
 JUMP = 0.5  # metres, and
 RATIO = 0.1  # of the nearer range, and
 SLANT = 5.7  # of it for each radian between two rays, as on a surface that is slanted by 80 degrees: less is a slanted surface
-LEVEL = 0.2  # steps of azimuth by which neighbours without a common beam may lie above one another: more, and the ground is an edge
+LEVEL = 0.2  # steps of azimuth that neighbours without a common beam may lie above one another: more, and the ground is an edge
 GAP = 3  # steps of azimuth between two rays that are neighbours
 PIXEL = 0.12  # degrees: images are reduced to pixels of about this angle
 NEAREST = 1.0  # metres from the camera: points that are nearer tell nothing

@@ -15,7 +15,7 @@ from nurec_lite.geometry.lidar import Lidar
 NEIGHBOURS = 3  # sweeps before and after
 SMALL, FEW = 0.7, 0.65  # of the median size and of the median returns of neighbours, that a whole sweep has at least
 MOST = 3  # sweeps that are decoded to be sure
-MOVED = 0.2  # metres from a sweep to the next, after which returns change
+MOVED = 0.2  # metres from a sweep to the next that change returns
 FILES = 5  # that tell anything
 Marks = list[tuple[int, int]]  # bytes and checksum of each sweep
 

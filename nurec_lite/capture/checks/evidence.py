@@ -32,8 +32,8 @@ BETTER = (
 PERHAPS = (1.2, 3.5)
 APART = (1.5, 2.0)  # times the contrast as said, which does not agree: likely, certain
 CLOSER = 24  # frames of a sensor that are looked at before a capture is called wrong
-LIKELY, CERTAIN = 2.5, 3.5  # standard errors by which own contrasts are positive
-GAIN = 2.0  # standard errors by which they are higher than those as the capture says, where these are so much above 0
+LIKELY, CERTAIN = 2.5, 3.5  # own contrasts above zero, in standard errors
+GAIN = 2.0  # their gain over those as the capture says, in standard errors, where these are so much above 0
 QUARTERS = (1, 2, 3)  # of all views: each view's edges meet the images that come so much later, in a circle
 
 

@@ -20,9 +20,7 @@ TURNED = 0.2  # degrees: mountings of published data sets are off by up to 0.18 
 OF_A_PIXEL = 0.4  # that a camera may be turned by without a word
 FAR = 2.0  # degrees: a camera that is turned so much is certainly wrong
 LATE = 0.012  # seconds, and
-WAY = (
-    0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
-)
+WAY = 0.10  # metres of the vehicle's way that a clock may be off without a word: places on the rig are known so well
 PLACE = 4.0  # metres between images at least: images of one place are off alike, and are evidence of one image
 SLOWEST = 1e-6  # metres a second: a vehicle at rest shows no clock
 ROUGH_RAYS, OF_A_RAY = 1.0, 0.5  # degrees between rays: of coarser ones, a part of their angle says nothing

@@ -14,13 +14,13 @@ from nurec_lite.capture.units import OF_A_METRE
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 
-FRAMES = 3  # by which stamps are tried
+FRAMES = 3  # largest shift of stamps that is tried
 MOST_FRAMES = 10  # the same where edges do not agree as the capture says
 STEP = 0.05  # seconds between two offsets of a clock
 ZOOMS = (0.5, 0.8, 1.25, 2.0)  # of a focal length alone
 ZOOMED, CLOCK, YAW = "zoom", "clock", "yaw"  # kinds of guesses by some amount
 OBLONG = 1.1  # ratio of a pixel's sides, at least: pixels of cameras are square, or nearly so
-FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # by which images are reduced
+FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # guessed reductions of images
 REACH = 10.0  # metres from the rig's origin to a camera: a place farther away may be in another unit
 OPENGL = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64))
 T_VEHICLE_OPTICAL = torch.tensor(
@@ -35,10 +35,10 @@ class Guess:
     name: str  # completes a sentence that begins with "if"
     camera: Camera
     remedy: str = ""
-    seconds: float = 0.0  # by which images are taken later than they say
+    seconds: float = 0.0  # that images are taken later than they say
     mirrored: bool = False  # images are, left to right
     place: str | None = None  # name of the camera that has this place
-    turned: float = 0.0  # degrees by which it looks farther left
+    turned: float = 0.0  # degrees that it looks farther left
     kind: str = ""  # of a guess by some amount
     amount: float = 0.0  # in the unit of the kind
 

@@ -64,7 +64,7 @@ def _flaws(capture: Capture, k: int, rows: slice, called: str) -> Iterator[str]:
 
 
 def _around(capture: Capture, tracks: Tracks, k: int, times: Tensor) -> list[float]:
-    """Keys at which a sensor lies inside of the box."""
+    """Keys whose box has a sensor inside."""
     path = trajectory_of(capture)
     known = times[(times >= path.times[0]) & (times <= path.times[-1])]
     if not len(known):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One verdict instead of several that have one cause: each possible cause is held against edges of images, boxes and motions at once, and
-those under which all of them agree are named."""
+those that make all of them agree are named."""
 
 import math
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def _causes(sample: Sample, explained: Sequence[Verdict]) -> list[Cause]:
 
 
 def _best_of_boxes(sample: Sample, causes: Sequence[tuple[Cause, Cause]]) -> tuple[Cause, ...]:
-    """The poses, and the labels, of the frame at which boxes hold the most."""
+    """The shift of poses, and that of labels, whose boxes hold the most."""
     shares = [_share(sample, cause.correct(sample.capture), sweeps=GLANCED) for cause, _ in causes]
     known = [k for k, share in enumerate(shares) if not math.isnan(share)]
     return causes[max(known, key=shares.__getitem__)] if known else ()

@@ -16,7 +16,7 @@ from nurec_lite.capture.types import Capture, Frame
 NAME = "time stamps"
 FEWEST = 5  # frames of a sensor that have a rate
 GAP, TWICE = 1.5, 0.1  # periods between two stamps: frames are missing, and a stamp is there twice
-SAME = 0.5  # periods by which frames of one number differ at most
+SAME = 0.5  # largest difference of frames with one number, in periods
 LATE, OF_ALL = 5, 0.1  # frames, and part of another sensor's: a sensor may begin so much later or end so much earlier
 LISTED = 3  # numbers in a sentence
 REMEDY = "restore them if they exist; training goes on with those that are there"

@@ -22,7 +22,7 @@ STANDS, SEEMS = (
 )  # part of the posed way that is no motion, and shares of points under poses that may be right all the same
 METRES, PART = 0.1, 0.08  # by how much a right motion may differ: metres, and part of the way
 RADIANS = 0.006  # by how much the rotation of a right motion may differ
-SIGMAS = 4.0  # standard errors by which a right motion may differ
+SIGMAS = 4.0  # standard errors that a right motion may differ
 
 Poses = dict[str, Tensor]  # [n, 4, 4] T_world_rig at the middles of each lidar's sweeps
 

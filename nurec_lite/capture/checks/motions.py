@@ -23,7 +23,7 @@ FAR = 0.6  # metres between where the poses put points at the end and where the 
 STEP = 0.5  # metres between motions that are tried where the poses may be wrong
 CLOSE_BY = 1.2  # times the error of the best motion: another one may become better
 FASTEST, LONGEST = 40.0, 8.0  # metres a second and metres, of those
-BESIDE = 0.15  # seconds about a jump of the poses in which motions tell it again
+BESIDE = 0.15  # seconds about a jump of the poses; motions there tell it again
 DIRECTIONS = 8  # horizontal ones, of those
 
 
@@ -82,7 +82,7 @@ def motion_to_the_next(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
 
 
 def _last(sample: Sample, lidar: Lidar, k: int, gap: int) -> int:
-    """The sweep at which a motion ends: about `gap` later than k, one that is decoded in any case if there is one."""
+    """The last sweep of a motion: about `gap` later than k, one that is decoded in any case if there is one."""
     decoded = {frame.index for frame in sample.decoded(lidar.name)}
     frames = sample.of_lidar(lidar.name)
     near = [
@@ -168,7 +168,7 @@ def _pair(clouds: _Clouds, i: int, j: int, velocity: Tensor) -> Pair:
 
 
 def _found(pair: Pair, fit: Fit, lidar: Lidar, seconds: float) -> Fit:
-    """The fit, or another one far from it under which the sweeps lie on each other better."""
+    """The fit, or another one far from it that lays the sweeps on each other better."""
     tried = _tried(lidar, seconds)
     own, *scores = pair.scores(torch.cat([fit.T_a_b[None], tried])).tolist()
     best = sorted(range(len(tried)), key=lambda i: scores[i])[:2]

@@ -11,7 +11,7 @@ from nurec_lite.capture.types import Capture
 
 TRACKS, BOXES = 2, 4  # that move, at least
 POOR, GOOD, BETTER = 0.6, 0.6, 0.2  # share of boxes that move: as said, at most; at other times, at least; its gain
-STEP, MOST = 0.1, 1.5  # seconds by which times are tried
+STEP, MOST = 0.1, 1.5  # step and largest shift of times that are tried, in seconds
 
 
 def moving_elsewhere(capture: Capture, rays: list[Rays], numbers: Sequence[int]) -> tuple[str, str] | None:

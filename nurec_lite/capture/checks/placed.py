@@ -26,7 +26,7 @@ ROUNDS = 2  # each halves the step about the best one
 
 @dataclass(frozen=True)
 class Kind:
-    """One way in which a camera can be off."""
+    """One possible error of a camera."""
 
     name: str
     words: tuple[str, str]  # for a positive and a negative amount, which stands in the braces
@@ -91,7 +91,7 @@ KINDS = (
 
 
 def elsewhere(views: Views, camera: Camera, path: Trajectory, kinds: tuple[Kind, ...] = KINDS) -> Fit:
-    """Fit of the place at which edges agree best."""
+    """Fit of the place with the best agreement of edges."""
     return max((_best_amount(views, camera, path, kind) for kind in kinds), key=lambda found: found.least)
 
 

@@ -88,14 +88,14 @@ def _frozen(capture: Capture, track: Track, path: Trajectory) -> Iterator[Verdic
     if len(run) >= FEWEST:
         first, last = (_frame(capture, float(track.times[i])) for i in (run[0], run[-1] + 1))
         metres = float(track.expected[run].sum(0).norm())
-        sentence = f"Positions stand still from frame {first} to {last}, in which the vehicle drives {metres:.1f} m by the velocities"
+        sentence = f"Positions stand still from frame {first} to {last}, while the vehicle drives {metres:.1f} m by the velocities"
         ends = float(track.times[run[0]]), float(track.times[min(run[-1] + 2, len(track.times) - 1)])
         figures = {"frozen_m": metres, JUMP_AT: ends[0], JUMP_END: ends[1]}
         yield _verdict(capture, sentence, _followed(track, path, run[0], run[-1] + 1), metres > SURE, figures)
 
 
 def _drift(capture: Capture, track: Track, path: Trajectory) -> Iterator[Verdict]:
-    """The WINDOW in which positions move farthest from where velocities go."""
+    """The WINDOW whose positions move farthest from where velocities go."""
     sums = torch.cat([torch.zeros(1, 3, dtype=torch.float64), track.off.cumsum(0)])
     ends = torch.searchsorted(track.times, track.times + WINDOW).clamp(max=len(track.times) - 1)
     ways = torch.cat([torch.zeros(1, dtype=torch.float64), track.expected.norm(dim=1).cumsum(0)])

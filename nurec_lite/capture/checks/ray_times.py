@@ -33,7 +33,7 @@ AGAIN, TOGETHER = 0.3, 0.05  # share of rays that have another one of their dire
 MOVES = 0.3  # metres that the lidar moves during a sweep, at least, for its times to matter
 NEAR, FLAT = 30.0, 0.3  # metres to points, and below or above the lidar: others change their elevation little
 FEWEST, MOST = 500, 30_000  # of them that tell anything, and that are looked at, about
-BY = (0.6, 1.5)  # times the motion by which compensated points were moved
+BY = (0.6, 1.5)  # times the motion that compensation has taken out of points
 SURE = 6.0  # standard errors
 STILL = 1e-3  # of a sweep's duration: rays of one time
 
@@ -156,7 +156,7 @@ def _moved(sample: Sample, lidar: Lidar, pairs: Pairs) -> Verdict | None:
             f"All rays of a sweep of {lidar.name} have one time, but it moves {way:.2f} m in a sweep and its points are not "
             "motion-compensated."
         )
-        return _verdict(lidar, Level.CERTAIN, sentence, "give each ray the time at which it was measured", **figures)
+        return _verdict(lidar, Level.CERTAIN, sentence, "give each ray the time when it was measured", **figures)
     if compensated:
         sentence = f"The points of {lidar.name} are motion-compensated, to the one time that all rays of a sweep have."
         return _verdict(lidar, Level.RIGHT, sentence, None, **figures)
@@ -164,7 +164,7 @@ def _moved(sample: Sample, lidar: Lidar, pairs: Pairs) -> Verdict | None:
 
 
 def _lasting(frame: SweepFrame, sweep: Sweep) -> float:
-    """The part of the sweep's duration in which rays are stamped."""
+    """The part of the sweep's duration that stamps of rays cover."""
     return float(sweep.times.max() - sweep.times.min()) / max(1e-9, frame.time_end - frame.time_start)
 
 

@@ -9,14 +9,14 @@ from nurec_lite.capture.units import OF_A_METRE
 from nurec_lite.geometry.lidar import Sweep
 
 Flaw = tuple[str, str]  # a sentence without its full stop, and the remedy
-UNIT = 0.02  # by which the length of a direction may differ from 1
+UNIT = 0.02  # largest difference of a direction's length from 1
 LONG = 300.0  # metres: the median of right ranges is shorter
 LONGEST = 3e5  # metres: ranges in millimetres have a shorter median
 SHORT = 0.3  # metres: it is longer
 STREET = 2.0  # metres: the median of a sweep in a street is longer
 BRIGHT = {255.0: "255", 65535.0: "65535"}  # the largest intensity in 8 and in 16 bits
 BARELY = 2.0  # intensities up to that are no counts of bits
-ROUNDING = 1e-3  # by which an intensity may exceed 1
+ROUNDING = 1e-3  # excess of an intensity over 1, at most
 
 
 def value_flaws(

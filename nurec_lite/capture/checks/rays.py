@@ -25,10 +25,10 @@ BEAMS = 4  # beams with rays, that tell anything
 CLOSE, OF_A_BEAM = (
     0.4,
     0.4,
-)  # degrees, and part of the angle between two beams, by which beams lie elsewhere than said at most
-FAR = 1.0  # degrees, from which on that is certain
+)  # largest error of a beam: degrees, and part of the angle between two beams
+FAR = 1.0  # degrees; more is certain
 FITS = 0.3  # of the difference as said that another reading leaves at most
-WIDE, OF_A_STEP = 1.0, 1.5  # degrees, and angles between two beams, by which rays of one ring spread at most
+WIDE, OF_A_STEP = 1.0, 1.5  # largest spread of a ring's rays: degrees, and angles between two beams
 ROUGH, PAIRS = (
     0.3,
     1000,
@@ -57,7 +57,7 @@ class Rings:
         return float(self.said.sort().values.diff().median()) if len(self.said) > 1 else 0.0
 
     def off(self, seen: Tensor, said: Tensor) -> float:
-        """Degrees by which rings lie elsewhere than a table says, the median."""
+        """Median error of rings against a table, in degrees."""
         apart = (seen - said).abs()
         return float(apart[~apart.isnan()].median()) if bool((~apart.isnan()).any()) else 0.0
 

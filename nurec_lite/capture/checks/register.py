@@ -84,7 +84,7 @@ def exp(x: Tensor) -> Tensor:  # [..., 6] -> [..., 4, 4]
 
 @dataclass(frozen=True)
 class Fit:
-    """A motion under which two sweeps lie on each other, as far as they do near the guess that it began from."""
+    """A motion that lays two sweeps on each other, as far as they do near the guess that it began from."""
 
     T_a_b: Tensor  # [4, 4]
     error: float  # metres, point to plane: median over upright surfaces
@@ -197,7 +197,7 @@ def _across(normals: Tensor) -> int:  # [*, 3]
 
 
 def _balance(normals: Tensor) -> Tensor:  # [m, 3] -> [m]
-    """Weights by which walls of each direction count as much as the ground."""
+    """Weights that make walls of each direction count as much as the ground."""
     angle = torch.atan2(normals[:, 1], normals[:, 0]).remainder(torch.pi) * (8 / torch.pi)
     kind = torch.where(normals[:, 2].abs() > 0.8, 8, angle.long().clamp(max=7))
     return len(normals) / 9 / torch.bincount(kind, minlength=9)[kind].clamp(min=20)

@@ -38,7 +38,7 @@ CHECKS: dict[str, Check] = {
     images.NAME: images.check_images,
     cameras.CHECK: cameras.check_cameras,
     boxes.NAME: boxes.check_boxes,
-}  # by the compared data, in the order in which a user reads the verdicts
+}  # by the compared data, in the order of the printed verdicts
 
 
 Line = tuple[str, ...]  # checks that see the verdicts of those before them in the line

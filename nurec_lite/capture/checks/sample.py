@@ -26,7 +26,7 @@ SPAN = 1.0  # seconds that a motion lasts at most, about
 JUMP_AT, JUMP_END = (
     "at_s",
     "until_s",
-)  # figures of a verdict: seconds from which on, and to which, poses are known to be wrong
+)  # figures of a verdict: first and last second of poses that are known to be wrong
 KEPT_BYTES = 1 << 30  # of decoded frames at most
 
 
@@ -79,7 +79,7 @@ class Sample:
         return spread(pairs, None if self.sweeps is None else self.sweeps // 2)
 
     def motion_starts(self, lidar: str) -> list[int]:
-        """Places of the sweeps, among those of a lidar, at which motions begin: at first ones of pairs, if there are enough of them."""
+        """Places, among a lidar's sweeps, of those that begin a motion: first ones of pairs, if there are enough of them."""
         frames, first = self.of_lidar(lidar), {frame.index for frame, _ in self.sweep_pairs(lidar)}
         possible = range(len(frames) - frames_in(frames, SPAN)) if len(frames) > 1 else range(0)
         count = None if self.sweeps is None else max(1, self.sweeps // MOTIONS)

@@ -20,8 +20,8 @@ SIGMAS = 4.0  # standard errors of an offset from edges, at least
 class Start:
     """The start of one camera's corrections. Zero: edges do not determine it better than the capture says."""
 
-    degrees: float  # by which the camera looks farther left than the capture says
-    seconds: float  # by which its clock is behind the lidar's
+    degrees: float  # that the camera looks farther left than the capture says
+    seconds: float  # that its clock is behind the lidar's
 
 
 def starts_of(

@@ -18,7 +18,7 @@ WORDS = (("clockwise, seen from behind", "counter-clockwise, seen from behind"),
 
 
 def turn_of(motions: Motions) -> Tensor | None:
-    """Turn [3, 3] of the lidar's axes in the rig's under which its motions are those of the poses; None: none worth it."""
+    """Turn [3, 3] of the lidar's axes in the rig's that makes its motions those of the poses; None: none worth it."""
     X = motions.lidar.T_rig_lidar.double()
     said = motions.of_rig(motions.posed)
     rig, own = said[:, :3, 3] + said[:, :3, :3] @ X[:3, 3] - X[:3, 3], motions.measured[:, :3, 3] @ X[:3, :3].T

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps in which the poses turn by more than driving explains."""
+"""Steps that turn the poses by more than driving explains."""
 
 import math
 from collections.abc import Iterator

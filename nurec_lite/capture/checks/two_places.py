@@ -12,8 +12,8 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.geometry.se3 import interpolate_trajectory
 
 TWO = 0.5  # metres between the poses that two sensors give the rig at one time, and
-LATE = 0.05  # further seconds by which they may be off
-STEP, MOST = 0.05, 2.0  # seconds by which poses of other times are tried
+LATE = 0.05  # further seconds that they may be off
+STEP, MOST = 0.05, 2.0  # step and largest shift of the poses' times that are tried, in seconds
 PART = 0.2  # of the metres apart that are left if the poses are of other times
 APART = "two_places_m"  # figure of these verdicts alone
 
@@ -60,7 +60,7 @@ def _verdict(first: Path, path: Path, metres: float, alone: bool) -> Verdict:
 
 
 def _later(first: Path, path: Path, metres: float) -> float | None:
-    """Seconds after which the first sensor has the poses of the other one; None: at no time."""
+    """Delay in seconds of the first sensor's poses against those of the other one; None: no delay fits."""
     found = []
     for seconds in torch.arange(-MOST, MOST + STEP / 2, STEP).tolist():
         inside = _shared(first, path, seconds)

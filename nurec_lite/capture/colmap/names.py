@@ -10,7 +10,7 @@ from nurec_lite.base.names import clashes, name_flaw
 from nurec_lite.capture.colmap.model import Shot
 from nurec_lite.capture.types import CaptureError
 
-UNITS = (1.0, 1e-3, 1e-6, 1e-9)  # seconds of a unit in which names may hold Unix time
+UNITS = (1.0, 1e-3, 1e-6, 1e-9)  # seconds of a possible unit of Unix time in names
 UNIX_2000, UNIX_2100 = 9.4e8, 4.2e9  # seconds
 RATE = 10.0  # images a second, where nothing says it
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)[^0-9]*$")  # the last number of a name

@@ -25,7 +25,7 @@ from nurec_lite.geometry.se3 import invert, pose_matrix, transform
 from nurec_lite.geometry.tracks import Tracks
 
 IMAGES = "images"
-FEW = 2.0  # images of a camera, below which each image has a camera of its own
+FEW = 2.0  # images of a camera; with fewer, each image has a camera of its own
 
 
 @dataclass(frozen=True, eq=False)

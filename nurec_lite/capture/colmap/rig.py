@@ -12,8 +12,8 @@ from nurec_lite.geometry.se3 import invert, matrix_to_quat, pose_matrix
 
 # a rig here looks along x, with y to the left and z up; a camera along z, with x to the right and y down
 T_RIG_CAM = torch.tensor([[0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
-AHEAD = 0.5  # cosine between where a camera looks and where it goes, from which it is the one that looks ahead
-NEAR = 0.5  # seconds beyond the path of the leading camera within which another one tells how it sits
+AHEAD = 0.5  # least cosine between view and motion of a camera that looks ahead
+NEAR = 0.5  # seconds beyond the path of the leading camera; nearer images of another one tell how it sits
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Beams of a drive: the elevations that its sweeps have in common, and the beam of each ring of a sweep.
 
-Most sweeps of a drive have as many rings as the lidar has beams. A sweep may lack a ring, in which nothing returned, or have
+Most sweeps of a drive have as many rings as the lidar has beams. A sweep may lack a ring without returns, or have
 one too many, where noise cut a ring in two. So rings are compared by their elevations, not counted.
 """
 

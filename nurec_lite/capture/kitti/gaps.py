@@ -59,7 +59,7 @@ def whole_sweep(
     intensities: Tensor,  # [n] 0 to 1
     times: Tensor,  # [n] seconds
     rings: Tensor,  # [n] beams
-    clock: Callable[[Tensor, Tensor], Tensor],  # azimuths [m], beams [m] -> seconds [m] at which the lidar looks there
+    clock: Callable[[Tensor, Tensor], Tensor],  # azimuths [m], beams [m] -> seconds [m] when the lidar looks there
     own: Tensor | None = None,  # [n] bool: returns of the vehicle itself, which are neither returns nor empty
 ) -> Sweep:
     """Returns and the rays between them that did not return: beam after beam, each by its azimuth."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order in which the points of a drive's sweeps are stored, and from it the beam of every point.
+"""Order of the stored points of a drive's sweeps, and from it the beam of every point.
 
 KITTI's files hold ring after ring, the top one first, each by rising azimuth from 0 to 2 pi. Other programs store rings from
 another azimuth, backwards or from the bottom, or column after column, or in no order. Where the elevations of the beams lie
@@ -24,7 +24,7 @@ _BIN = math.radians(0.02)  # of elevation; beams lie 0.1 degrees apart or more
 _RARE = 0.02  # of the usual count of a bin: fewer points are noise
 _CLEAR = 0.995  # share of the points that must lie within the elevations of a beam
 _NARROW = 0.35  # of the distance to the next beam, that the elevations of a beam may spread
-_WIDEST = math.radians(1)  # distance to the next beam beyond which no beam may spread further
+_WIDEST = math.radians(1)  # distance to the next beam: a beam spreads no further
 _MOST_BEAMS = 512
 _FIRST = 2  # sweeps that show how points are stored
 _MONOTONE = 0.9  # share of neighbouring rings that must lie in the same order of elevation
@@ -49,7 +49,7 @@ class RingByRing:
     """Rings one after another, from the top or from the bottom, once or once for each return of a ray."""
 
     elevations: Tensor  # [B] radians, from the top
-    start: float = 0.0  # radians: azimuth at which a ring begins
+    start: float = 0.0  # radians: first azimuth of a ring
     sense: int = 1  # -1: azimuth falls within a ring
     down: bool = True  # the top ring is first
 

@@ -13,7 +13,7 @@ from nurec_lite.capture.types import CaptureError
 _FARTHEST = 250.0  # metres, twice the sensor's range
 _NEAREST = 0.1  # metres, of the usual point
 _COUNTS = (255.0, 65535.0)  # largest reflectance in 8 and 16 bits
-_FEW = 0.1  # share of odd points up to which a file is damaged; beyond, it has another layout
+_FEW = 0.1  # share of odd points in a damaged file at most; beyond, it has another layout
 _LAYOUTS = (  # that other programs write: values a point and their type; the ambiguous one comes last
     (5, "<f4"), (6, "<f4"), (7, "<f4"), (8, "<f4"), (4, "<f8"), (5, "<f8"), (6, "<f8"), (4, ">f4"), (3, "<f8"), (3, "<f4"),
 )  # fmt: skip
@@ -75,7 +75,7 @@ def _alternates(points: Tensor) -> bool:
 
 
 def _layout(data: bytes) -> str | None:
-    """The first of the other layouts in which all points make sense."""
+    """The first of the other layouts that makes sense of all points."""
     for columns, kind in _LAYOUTS:
         values = np.dtype(kind)
         if len(data) % (columns * values.itemsize) == 0 and _fits(

@@ -26,9 +26,7 @@ EARTH_RADIUS = 6378137.0  # metres, as KITTI's development kit has it
 SECOND = np.timedelta64(1, "s")
 OTHER_POSES = "restore it, or give other poses by data.poses.file"
 NO_POSES = "restore the folder, or give the poses by data.poses.file: a row for each frame, the 3x4 matrix T_world_velo"
-FORWARD_TO_STAMP = (
-    0.0105  # seconds from the moment in which the lidar faces forward to the stamp of an image, on drive 0009
-)
+FORWARD_TO_STAMP = 0.0105  # seconds from the lidar's facing forward to the stamp of an image, on drive 0009
 FARTHEST = 1e8  # metres from the origin; UTM coordinates fit
 LARGEST_ROW = 1 << 16  # bytes of a file of oxts, which has 30 numbers
 LONGEST_TURN, USUAL_TURN = 1.0, 0.1  # seconds that a lidar takes at most, and KITTI's

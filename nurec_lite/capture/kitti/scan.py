@@ -32,7 +32,7 @@ class Scan:
 
     @property
     def forward_fraction(self) -> float:
-        """Fraction of the turn at which the lidar faces forward."""
+        """Fraction of the turn when the lidar faces forward."""
         return (self.start if self.clockwise else -self.start) / TURN % 1
 
     def turned(

@@ -18,7 +18,7 @@ _OF_A_PART = 64  # points
 _AGREE = 0.9  # share of the steps between parts that must go the same way
 _SHORTEST, _LONGEST = math.radians(20), math.radians(400)  # way from the first part to the last
 _BEHIND = math.radians(10)  # a turn that begins so near to KITTI's start begins there
-_NOISE = math.radians(0.1)  # by which azimuth may fall from a point to the next
+_NOISE = math.radians(0.1)  # largest fall of the azimuth from a point to the next
 _COLUMN = math.radians(0.5)  # azimuth that the beams of a column lie apart
 
 

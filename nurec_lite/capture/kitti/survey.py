@@ -119,7 +119,7 @@ def bands(
 
 
 def without_cuts(scan: Scan, sweeps: list[Arranged]) -> Scan:
-    """Knows the directions in which missing rays tell nothing: the vehicle itself stands in the way, or points were removed."""
+    """The scan with the directions of missing rays that tell nothing: the vehicle itself stands in the way, or points were removed."""
     steps = [ring_steps(angles, rings) for _, angles, rings in sweeps]
     nominal = float(torch.stack([step.nominal for step in steps]).nanmedian())
     if not math.isfinite(nominal):  # no two points of a ring

@@ -2,7 +2,7 @@
 """Tracks of KITTI: the label file of the tracking benchmark, or a drive's `tracklet_labels.xml`.
 
 Both were drawn on the uncompensated points of single sweeps. A box therefore lies where the lidar saw the object, at the time
-at which the lidar faced the box's centre, and goes to the world with the rig's pose at that time.
+when the lidar faced the box's centre, and goes to the world with the rig's pose at that time.
 """
 
 import math
@@ -60,7 +60,7 @@ class LabelFormat:
 
 def read_label_file(
     path: Path,
-    T_lidar_rect: Tensor,  # [4, 4] from the rectified frame of camera 0, in which the labels are written
+    T_lidar_rect: Tensor,  # [4, 4] from the rectified frame of camera 0, that of the labels
     form: LabelFormat = LabelFormat(),
 ) -> list[Box]:
     rows = ((number, line.split()) for number, line in enumerate(read_lines(path, OTHER_LABELS), start=1))

@@ -115,9 +115,9 @@ def _upright(R: Tensor) -> Tensor:  # [3, 3]
 
 def tracks_of(
     boxes: list[Box],
-    seen: Callable[[Box], float | None],  # seconds at which a box holds; None: its frame was not recorded
+    seen: Callable[[Box], float | None],  # seconds when a box holds; None: its frame was not recorded
 ) -> Tracks:
-    """Returns the moving objects, each with the side along which it moves as its length."""
+    """Returns the moving objects, each with its side along the motion as its length."""
     found: dict[str, dict[float, Box]] = {}
     for box in boxes:
         time = seen(box)

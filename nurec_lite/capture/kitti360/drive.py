@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One drive of KITTI-360: its folders, the times of its sensors, and the path of the rig.
 
-`cam0_to_world.txt` has poses of the frames in which the car moved. Between two of them a car stood still, or hardly moved; frames
+`cam0_to_world.txt` has poses of frames while the car moved. Between two of them a car stood still, or hardly moved; frames
 elsewhere have no pose.
 """
 
@@ -27,7 +27,7 @@ from nurec_lite.geometry.se3 import invert
 IMAGES, SCANS, POSES = "data_2d_raw", "data_3d_raw", "data_poses"
 RESTORE = "restore the file"
 PAUSE = 0.5  # seconds between two poses that follow one another in a drive that moves
-STOOD = 1.0  # metres by which the car may have moved in a longer pause
+STOOD = 1.0  # metres that the car may have moved in a longer pause
 BEYOND = 0.11  # seconds before the first and after the last pose: a turn
 
 

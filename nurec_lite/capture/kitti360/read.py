@@ -2,7 +2,7 @@
 """Reads a drive of KITTI-360 (https://www.cvlibs.net/datasets/kitti-360) as a capture: the two perspective cameras, if asked for the
 two fisheye cameras, the Velodyne, and moving objects. The SICK scanners are left out.
 
-Seconds count from the first image. An image is seen at its stamp. A sweep's stamp is the moment in which the lidar faces forward, as
+Seconds count from the first image. An image is seen at its stamp. A sweep's stamp is the moment when the lidar faces forward, as
 in KITTI.
 """
 
@@ -40,7 +40,7 @@ class Sweeps:
 
     scan: Scan
     files: dict[int, Path]  # by frame
-    forward: dict[int, float]  # seconds in which the lidar faces forward
+    forward: dict[int, float]  # seconds when the lidar faces forward
     period: float  # seconds of a turn
     left_out: int  # sweeps without a pose
 
@@ -152,7 +152,7 @@ def _boxes(drive: Drive) -> list[Box]:
 
 
 def _seen(drive: Drive, sweeps: Sweeps | None, box: Box) -> float | None:  # seconds
-    """Returns the time at which the lidar looks at a box of its frame; without a sweep, the time of camera 0."""
+    """Returns the time when the lidar looks at a box of its frame; without a sweep, the time of camera 0."""
     if sweeps is not None and box.frame in sweeps.forward:
         time = sweeps.forward[box.frame]
         place = (invert(drive.path.at(time)) @ box.T_world_box)[:3, 3]

@@ -21,7 +21,7 @@ def masked(
     capture: Capture,
     asked: str | None,  # data.masks; None: the capture's own masks
     chosen: bool,  # whether the configuration chooses among the cameras
-    downscale: int,  # by which the images are reduced
+    downscale: int,  # reduction factor of the images
 ) -> Capture:
     """The capture with the masks that a run uses."""
     if asked == NONE:

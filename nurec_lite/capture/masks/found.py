@@ -27,15 +27,15 @@ log = logging.getLogger("nurec_lite")
 FEWEST, MOST = 8, 12  # images that are compared
 TRAVEL = 4.0  # metres from the first one to the last one at least
 APART = 0.2  # metres between two that are compared at least
-SMALLEST, WIDTH = 96, 240  # pixels of width: of images that show enough, and to which larger ones are reduced
+SMALLEST, WIDTH = 96, 240  # pixels of width: of images that show enough, and of larger ones after reduction
 AREA = (0.01, 0.4)  # of the image, that a vehicle covers
-# Shares of the width from which on a mask is so wide, and its largest change, relative to the large changes in the image.
+# Least share of the width that a mask covers, and its largest change then, relative to the large changes in the image.
 # A bonnet is as wide as the image; a narrower mask is its corner, or a patch of road.
 CALM = ((0.9, 0.15), (2 / 3, 0.1), (0.0, 0.07))
 PASSING = (0.97, 0.35)  # this quantile of the change below the outline is at most so large: more passes on a road
 STAYING, SURE, DEEP = 0.1, 0.7, 4  # share of the pixels this many rows below the outline whose edge stays so well
 ARCHED, LEVEL = 0.007, 0.25  # rise of an arched outline, of the image's height, and its largest tilt, of that rise
-_STILL, _ROUNDS = 0.1, 3  # share of the pixels that change least, by which exposures are found, in so many rounds
+_STILL, _ROUNDS = 0.1, 3  # exposures come from this share of the pixels, those of least change, in so many rounds
 _WHITE, _DARK = 0.97, 0.005  # of full scale: brighter pixels are clipped; this is added to all, for their logarithm
 _STEEP, _JUMP = 0.15, 3.0  # cost of an outline that rises by a row, and at most
 _NEAR = 5  # rows above and below an outline that are compared

@@ -12,7 +12,7 @@ from nurec_lite.capture.plausible import BESIDE
 from nurec_lite.capture.types import Capture, CaptureError, Frame
 from nurec_lite.geometry.se3 import interpolate_between, pose_matrix
 
-SAME = 1e-3  # metres by which two poses of one microsecond may differ
+SAME = 1e-3  # largest difference in metres of two poses of one microsecond
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Clock:
 
 
 def clock_of(capture: Capture) -> Clock:
-    """Clock that covers all frames, and the times by which rays may lie outside of their sweep."""
+    """Clock that covers all frames, and the largest times of rays outside of their sweep."""
     frames = (*capture.images, *capture.sweeps)
     if not frames:
         raise CaptureError(f"{capture.name} has no frames; choose some by data.frames")

@@ -18,7 +18,7 @@ from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import invert
 
 RIG, WORLD, GLOBAL = "rig", "world", "world_global"
-RIGID = 1e-3  # by which R R^T may differ from the identity
+RIGID = 1e-3  # largest difference of R R^T from the identity
 _KEY = re.compile(r"\((?:'([^'\\]+)'|\"([^\"\\]+)\"), (?:'([^'\\]+)'|\"([^\"\\]+)\")\)")
 
 

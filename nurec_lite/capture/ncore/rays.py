@@ -26,7 +26,7 @@ from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 
 MODEL = "row-offset-spinning"
 FARTHEST = 1e4  # metres of a return
-UNIT = 1e-2  # by which the length of a direction may differ from 1
+UNIT = 1e-2  # largest difference of a direction's length from 1
 RANGE = 200.0  # metres that a lidar sees if its model does not say it
 
 

@@ -29,7 +29,7 @@ from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Frame,
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
-BEYOND = 0.1  # seconds by which a frame may lie beyond the poses
+BEYOND = 0.1  # seconds that a frame may lie beyond the poses
 
 
 def read_ncore(

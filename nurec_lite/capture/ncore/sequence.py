@@ -68,7 +68,7 @@ class Sequence:
         return {name: found[name] for name in self._ordered(component, found)}
 
     def _ordered(self, component: str, names: Iterable[str]) -> list[str]:
-        """Returns sensors in the order in which we wrote them; others by name."""
+        """Returns sensors in our order of writing; others by name."""
         rows = self.own[component] if self.own and component in ("cameras", "lidars") else ()
         order = [row if isinstance(row, str) else row["name"] for row in rows]
         return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
@@ -100,7 +100,7 @@ def open_sequence(
 
 
 def _known(store: Store) -> tuple[str, int, dict[str, Any] | None]:
-    """Returns the sequence, the microsecond at which it starts, and our own record."""
+    """Returns the sequence, its first microsecond, and our own record."""
     root, where = store.attributes(""), str(store.path)
     if root.get("version") != VERSION:
         raise CaptureError(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ENDING = ".zarr.itar"
 EGO = "ego"  # name of the mask of a camera
-_ANGLE = 1e-4  # by which the squared length of a direction may differ from 1
+_ANGLE = 1e-4  # largest difference of a direction's squared length from 1
 
 
 def write_ncore(

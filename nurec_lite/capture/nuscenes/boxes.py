@@ -53,7 +53,7 @@ def _box(scene: Scene, row: Row, lidar: Lidar | None) -> Box:
 
 
 def _passed(scene: Scene, stamp: float, place: Tensor, lidar: Lidar | None) -> float:
-    """The time at which the lidar sees the box: a key frame has the stamp of its sweep, which ends the turn."""
+    """The time when the lidar sees the box: a key frame has the stamp of its sweep, which ends the turn."""
     if lidar is None:
         return stamp
     T_world_lidar = scene.path.at(stamp - 0.5 * TURN) @ lidar.T_rig_lidar

@@ -123,7 +123,7 @@ def lidar_of(scene: Scene) -> Lidar:
     )
 
 
-def seen_at(azimuth: Tensor, stamp: float) -> Tensor:  # [n] radians -> [n] seconds at which the lidar looks there
+def seen_at(azimuth: Tensor, stamp: float) -> Tensor:  # [n] radians -> [n] seconds when the lidar looks there
     return stamp - TURN + TURN * TURNING.spin_fraction(azimuth)
 
 

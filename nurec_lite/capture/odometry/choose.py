@@ -28,13 +28,13 @@ BLURRED = 0.15  # metres from points to surfaces, the median, under an estimate 
 ALIKE = 1.1  # times the blur of other poses: the points near surfaces decide
 SHARPER, CALMER = 0.97, 0.7  # times the figures of the capture's own poses
 JITTER = 0.002  # metres: less is no reason for other poses
-METRES, RADIANS, PART = 0.1, 0.006, 0.08  # by which right poses may differ over GAP sweeps, and part of the way
+METRES, RADIANS, PART = 0.1, 0.006, 0.08  # largest difference of right poses over GAP sweeps, and part of the way
 OTHERS = "give other poses by data.poses.file"
 
 
 @dataclass(frozen=True)
 class Drive:
-    """The input from which poses are estimated."""
+    """The input of an estimate of poses."""
 
     capture: Capture
     lidar: Lidar
@@ -50,7 +50,7 @@ class Drive:
         return poses_of(self.frames)
 
     @property
-    def span(self) -> tuple[float, float]:  # seconds in which poses are needed
+    def span(self) -> tuple[float, float]:  # seconds: first and last needed pose
         frames = (*self.capture.images, *self.capture.sweeps)
         return min(f.time_start for f in frames), max(f.time_end for f in frames)
 

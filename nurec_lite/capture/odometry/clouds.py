@@ -19,7 +19,7 @@ CELL = 0.3  # metres: one point is kept in each cube of this size
 LOOKED_AT = 60_000  # points of a sweep before that, about
 MOST, FEWEST = 7_000, 1_500  # points of a sweep after that, in a short and in a long drive
 ALL = 4_000_000  # points of a drive, about
-KEYS = 17  # poses in a sweep, between which a point moves evenly
+KEYS = 17  # poses in a sweep; between two, a point moves evenly
 CELLS = 1 << 19  # of a table of cubes: some share one
 _PRIMES = (73_856_093, 19_349_669, 83_492_791)  # Teschner et al. 2003, Optimized Spatial Hashing
 

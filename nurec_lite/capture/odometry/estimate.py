@@ -20,7 +20,7 @@ from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 REACHES = (0.7, 0.3)  # metres from points to surfaces, round after round
 MEASURED = Noise(step=(1e-2, 3e-2), change=(0.02, 0.2))
 ALONE = Noise(step=(1e-3, 3e-3), change=(0.1, 0.4))
-RADIANS, METRES, PART = 0.01, 0.1, 0.1  # by which twists may be off from one sweep to the next, and part of the motion
+RADIANS, METRES, PART = 0.01, 0.1, 0.1  # largest error of twists from one sweep to the next, and part of the motion
 MOST = 0.8  # of the motions that agree with twists which are used
 LONGEST, MOST_BETWEEN = 0.15, 50  # seconds between two knots, and knots between two sweeps at most
 
@@ -33,7 +33,7 @@ class Estimate:
 
 def estimated(
     clouds: Sequence[Cloud],
-    span: tuple[float, float],  # seconds: the first and the last time at which a pose is needed
+    span: tuple[float, float],  # seconds: the first and the last needed pose
     measured: Measured | None,
     known: Poses | None,  # poses that may be right: they say where to look first
 ) -> Estimate:

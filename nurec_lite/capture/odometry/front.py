@@ -23,12 +23,12 @@ VOXEL = 1.0  # metres of a cell of the map; its points make one surface
 NEIGHBOURS = 10  # points that make a surface
 REACH = 2.0  # metres to the surface that a point may lie on
 SPEEDS = (0.0, 10.0, 20.0, 30.0, 40.0, -10.0)  # metres a second of the rig at first, where nothing says how fast it was
-SUDDEN = (0.5, 3.0)  # radians and metres a second by which a velocity changes from one sweep to the next at most
-LONG = 0.3  # seconds between sweeps, after which a vehicle may have slowed down
+SUDDEN = (0.5, 3.0)  # largest change of a velocity from one sweep to the next, radians and metres a second
+LONG = 0.3  # seconds between sweeps; in more, a vehicle may have slowed down
 ROUNDS = 20  # of the registration at most
 UPRIGHT = 0.5  # 1 minus the square of a normal's vertical part
 NEAR = 0.35  # metres from a point of an upright surface to the nearest one of the sweep before
-ALIKE = 0.97  # of the most such points, with which a registration is possible
+ALIKE = 0.97  # of the most such points: a registration with fewer is not possible
 
 
 def scan_to_map(

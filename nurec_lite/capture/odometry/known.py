@@ -11,7 +11,7 @@ from nurec_lite.capture.trajectory import HALF_SECONDS, Trajectory, trajectory_o
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, POSITIONED, UNKNOWN, Capture
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
-NEAR = 1.2 * HALF_SECONDS  # seconds from a known pose within which poses are interpolated
+NEAR = 1.2 * HALF_SECONDS  # seconds from a known pose; nearer poses are interpolated
 
 
 def replaces(known: KnownPath, capture: Capture) -> bool:
@@ -28,7 +28,7 @@ def about(known: KnownPath, capture: Capture) -> Trajectory:
 
 
 def covers(path: Trajectory, capture: Capture) -> bool:
-    """Whether a known pose is near each time at which a frame begins or ends."""
+    """Whether a known pose is near the begin and the end of each frame."""
     times = trajectory_of(capture).times
     after = torch.searchsorted(path.times, times).clamp(1, max(1, len(path.times) - 1))
     nearest = torch.stack([path.times[(after - k).clamp(max=len(path.times) - 1)] for k in (0, 1)])

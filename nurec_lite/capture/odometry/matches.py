@@ -76,7 +76,7 @@ def equations(
 def tasks(
     places: Tensor,  # [K, 3] metres, of the sweeps
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Sweeps, and the sweeps of the map that they are registered to: neighbours in time, and the first ones from which the rig saw this
+    """Sweeps, and the sweeps of the map that they are registered to: neighbours in time, and the first ones that saw this
     place. Had each visit links to all others, a vehicle that waits would make all unknowns depend on each other."""
     count = len(places)
     for start in range(0, count, BLOCK):

@@ -17,7 +17,7 @@ from nurec_lite.geometry.se3 import invert
 
 GAP = 10  # sweeps between the two that are compared
 REACH = 0.5  # metres from a point to the surface that it may lie on
-SMOOTH = 5  # sweeps over which motions of the vehicle are alike
+SMOOTH = 5  # successive sweeps with like motions of the vehicle
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Sharpness:
 
     median: float  # metres from points to the surfaces of the sweep GAP before; REACH where none lies within
     ninth: float  # metres, at 90 %
-    jitter: float  # metres: standard deviation of a pose along the axis of the rig in which it is largest
+    jitter: float  # metres: standard deviation of a pose along the axis of the rig with the largest one
     turn_jitter: float  # radians, of single poses about an even motion
     met: float  # share of the points that lie within REACH of a surface
 
@@ -81,7 +81,7 @@ def to_surfaces(a: Tensor, b: Tensor) -> Tensor:  # [n, 3], [m, 3] -> [k] metres
 
 def jitter(times: Tensor, poses: Tensor) -> tuple[float, float]:  # [K], [K, 4, 4] -> metres, radians
     """Standard deviations of single poses, from their second differences minus the common part of SMOOTH of them (the vehicle's
-    acceleration), along the axis in which they are largest."""
+    acceleration), along the axis with the largest ones."""
     if len(times) < SMOOTH + 2:
         return 0.0, 0.0
     rates = log(invert(poses[:-1]) @ poses[1:]) / times.diff()[:, None] * times.diff().median()

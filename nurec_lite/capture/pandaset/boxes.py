@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuboids of PandaSet that move, as tracks. A box holds at the time at which the revolution passes its middle."""
+"""Cuboids of PandaSet that move, as tracks. A box holds at the time when the revolution passes its middle."""
 
 import math
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Cuboid:
     time: float  # seconds
     place: NDArray[np.float64]  # [3] world, metres
     size: NDArray[np.float64]  # [3] length, width, height; metres
-    yaw: float  # radians about z, of the y axis, along which the length lies
+    yaw: float  # radians about z, of the y axis, the axis of the length
 
 
 def read_tracks(

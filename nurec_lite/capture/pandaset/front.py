@@ -19,7 +19,7 @@ from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 LIDAR, NUMBER = "pandargt", 1  # the name, and `d` of its points
 FARTHEST = 300.0  # metres
 STEPS = 3600  # rays of a band in a whole turn, about: it sees a seventh of them
-BEFORE = 0.01  # seconds before a turn of the Pandar64 at which its picture begins
+BEFORE = 0.01  # seconds from the begin of its picture to the turn of the Pandar64
 
 
 @dataclass(frozen=True)

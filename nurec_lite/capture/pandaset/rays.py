@@ -24,7 +24,7 @@ LOWEST, HIGHEST, BINS = -30.0, 20.0, 5000  # degrees of the histogram of elevati
 FINE, NEAR = (
     (-6.2, 2.2),
     (13, 50),
-)  # degrees between which beams are 0.17 apart, else 0.9 and more; bins that belong to one beam
+)  # degrees: limits of the beams that are 0.17 apart, others 0.9 and more; bins that belong to one beam
 LEAST_POINTS = 1000  # of the Pandar64 in a sweep, so that its beams can be found
 
 
@@ -118,8 +118,8 @@ def elevations_of(
 def seen_at(
     lidar: Lidar,
     azimuth: Tensor,  # [n] radians
-    end: float | Tensor,  # seconds at which the revolution ends
-) -> Tensor:  # [n] seconds at which the lidar looks there
+    end: float | Tensor,  # seconds: end of the revolution
+) -> Tensor:  # [n] seconds when the lidar looks there
     return end - TURN + TURN * lidar.spin_fraction(azimuth)
 
 

@@ -33,9 +33,9 @@ T_PANDAR_RIG = torch.tensor([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0
 @dataclass(frozen=True, eq=False)
 class Sequence:
     folder: Path
-    start: float  # Unix seconds at which the first revolution begins
+    start: float  # Unix seconds: begin of the first revolution
     path: Trajectory  # of the rig, seconds since the start
-    ends: Tensor  # [n] seconds at which the revolutions end
+    ends: Tensor  # [n] seconds: ends of the revolutions
     mountings: dict[str, Tensor]  # T_rig_sensor [4, 4]
 
 

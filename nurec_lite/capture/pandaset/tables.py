@@ -127,7 +127,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def _check_steps(data: bytes) -> None:
-    """Refuses numbers for which an unpickler would take gigabytes before it reads on."""
+    """Refuses numbers that make an unpickler take gigabytes before it reads on."""
     for step, value, _ in pickletools.genops(data):
         if step.name == "BYTEARRAY8" or (step.name.endswith("PUT") and int(str(value)) > MOST_KEPT):
             raise ValueError(f"its step {step.name} asks for too much memory")

@@ -34,7 +34,7 @@ from nurec_lite.capture.rosbag.storage import ALWAYS
 from nurec_lite.capture.rosbag.transforms import Transforms, frame_name, pose_of
 from nurec_lite.capture.types import CaptureError
 
-_FAR = 1.0  # seconds between stamps and times of receipt beyond which the user learns of it
+_FAR = 1.0  # seconds between stamps and times of receipt; the user learns of more
 POSES = (ODOMETRY, POSE, POSE_COVARIANCE)
 MOST_MESSAGES = 20_000_000
 
@@ -220,13 +220,13 @@ def _restamp(index: Index, topic: str, frames: Frames) -> None:
     """Headers without a stamp get the time of receipt."""
     stamps, received = np.array(frames.stamps), np.array(frames.received)
     if not stamps.any():
-        index.notes.append(f"Headers of {topic} have no stamps: the times at which the bag received them are used.")
+        index.notes.append(f"Headers of {topic} have no stamps: the times when the bag received them are used.")
         frames.stamps = frames.received
         return
     lag = float(np.median(received - stamps)) * 1e-9
     if abs(lag) > _FAR:
         index.notes.append(
-            f"Stamps of {topic} lie {abs(lag):.1f} s {'before' if lag > 0 else 'after'} the times at which the bag received them: the "
+            f"Stamps of {topic} lie {abs(lag):.1f} s {'before' if lag > 0 else 'after'} the times when the bag received them: the "
             "stamps are used."
         )
     kept = [k for k, stamp in enumerate(frames.stamps) if stamp]

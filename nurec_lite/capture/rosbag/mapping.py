@@ -22,7 +22,7 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 MODELS = ("plumb_bob", "rational_polynomial", "equidistant")
 STAMPS = ("start", "middle", "end")
 VEHICLE = (2.5, 1.6)  # metres ahead of the lidar and to its sides; nearer returns are the vehicle's own
-_RIGID = 1e-3  # by which a rotation may deviate
+_RIGID = 1e-3  # largest deviation of a rotation
 _LATEST = 1e10  # seconds
 
 
@@ -68,7 +68,7 @@ class LidarEntry:
     time: str | None = None  # name of the field; None: found
     unit: str | None = None  # of UNITS, of the field's time; None: found
     intensity: str | None = None  # name of the field; None: found
-    stamp: str = "start"  # of STAMPS: the moment of the sweep at which it is stamped, where points have no time
+    stamp: str = "start"  # of STAMPS: the stamped moment of the sweep, where points have no time
     spins: bool | None = None  # False: rays in any directions at any times, without rows and columns; None: found
     rays: Path | None = (
         None  # table of the rays of every sweep (ray_files.py); None: they differ, or are those of beams

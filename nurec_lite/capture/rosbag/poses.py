@@ -23,8 +23,8 @@ from nurec_lite.geometry.se3 import (
 BASES = ("base_link", "base_footprint", "base", "vehicle", "ego_vehicle", "chassis", "body", "imu_link")
 WORLDS = ("odom", "map", "world", "earth", "local_origin")
 _EQUATOR, _FLATTENING = 6378137.0, 1 / 298.257223563  # metres; of WGS 84
-_DRIVES = 0.5  # metres a second from which the way driven tells the heading
-_TILTED = 0.7  # cosine between the rig's up and the world's, below which the world's axes are others
+_DRIVES = 0.5  # least metres a second whose driven way tells the heading
+_TILTED = 0.7  # cosine between the rig's up and the world's; if less, the world's axes are others
 _BEYOND = 0.15  # seconds beyond the first and the last pose that are filled
 
 

@@ -223,7 +223,7 @@ def _poses(bag: Bag, found: Proposal) -> None:
 
 
 def _moving_worlds(bag: Bag) -> Iterator[str]:
-    """Frames of a world against which tf moves something."""
+    """Frames of a world that tf moves something against."""
     names = [t.name for t in bag.topics.values() if t.kind in TRANSFORMS and t.count and "static" not in t.name]
     known = Transforms()
     for n, (_, message) in enumerate(bag.messages(names, ALWAYS) if names else ()):

@@ -24,7 +24,7 @@ from nurec_lite.capture.types import CaptureError
 MAX_CHUNK = 1 << 29  # bytes of a chunk once it is decompressed
 MAX_MESSAGE = 1 << 27  # bytes; a raw image of 24 million pixels has 72 MB
 COPY = "copy the bag again"
-Window = tuple[int, int]  # first and last (exclusive) time at which messages were received, nanoseconds
+Window = tuple[int, int]  # first and last (exclusive) time of receipt of messages, nanoseconds
 ALWAYS: Window = (0, (1 << 63) - 1)
 
 

@@ -40,7 +40,7 @@ class SweepLoad:
     pattern: Pattern
     start: float  # seconds of the capture
     end: float
-    base: float  # seconds of the capture to which the points' own times are added
+    base: float  # seconds of the capture, added to the points' own times
     vehicle: tuple[float, ...]  # metres ahead of the lidar and to its sides
     motion: Motion | None = None  # of compensated points
 

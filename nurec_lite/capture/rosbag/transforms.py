@@ -11,8 +11,8 @@ from torch import Tensor
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert, matrix_to_quat, pose_matrix, quat_normalize
 
-_SHORTEST = 1e-3  # length of a quaternion below which it is none
-_STILL_METRES, _STILL_COSINE = 0.02, 0.99999  # by which a mounting that is published again and again may vary
+_SHORTEST = 1e-3  # least length of a quaternion
+_STILL_METRES, _STILL_COSINE = 0.02, 0.99999  # largest variation of a mounting that is published again and again
 Edge = tuple[str, str]  # parent and child
 
 

@@ -4,9 +4,9 @@
 import torch
 from torch import Tensor
 
-_SAG = 0.35  # by which the bonnet is lower at the sides of the image, of its height
+_SAG = 0.35  # drop of the bonnet at the sides of the image, of its height
 _PAINT = (0.035, 0.05, 0.09)  # linear RGB
-_SHADE = 1.5  # by which the paint is brighter at the bonnet's edge than at the end of the image
+_SHADE = 1.5  # brightness of the paint at the bonnet's edge over that at the end of the image
 _MIRRORED = 0.1  # of the light that comes from the street
 
 

@@ -39,7 +39,7 @@ class World:
 
 @dataclass(frozen=True)
 class Rays:
-    """S packets of r rays in the world, and the poses of the owners at the T times at which rays are cast."""
+    """S packets of r rays in the world, and the poses of the owners at the T times of rays."""
 
     origins: Tensor  # [S, r, 3]
     directions: Tensor  # [S, r, 3] unit

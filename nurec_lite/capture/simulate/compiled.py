@@ -12,7 +12,7 @@ from nurec_lite.native import ops
 from nurec_lite.native.build import BuildError
 
 _LEAF = 2  # solids of a leaf, at most
-_SLACK = 1e-3  # metres by which boxes are larger than their solids, for rounding
+_SLACK = 1e-3  # metres that boxes are larger than their solids, for rounding
 
 
 def available() -> bool:

@@ -11,7 +11,7 @@ from nurec_lite.geometry.free_lidar import bands_of, free_lidar, rosette
 from nurec_lite.geometry.lidar import Lidar, RayTable, azimuth_elevation
 
 _SECOND = -0.64  # turns of the second prism for one of the first, about as Livox has them
-_GOLDEN = 0.5 * (math.sqrt(5) - 1)  # sweeps by which a wandering pattern goes on
+_GOLDEN = 0.5 * (math.sqrt(5) - 1)  # step of a wandering pattern, in sweeps
 
 
 def rays_of(config: SimulationConfig, index: int) -> RayTable:
@@ -32,6 +32,6 @@ def lidar_of(config: SimulationConfig, T_rig_lidar: Tensor) -> Lidar:
 def neighbours_first(
     lidar: Lidar,
     directions: Tensor,  # [R, 3]
-) -> Tensor:  # [R] int64 order in which rays that follow one another are neighbours
+) -> Tensor:  # [R] int64 order that puts neighbours after one another
     bands = bands_of(lidar, directions) // 8
     return torch.argsort(bands * 8 + azimuth_elevation(directions)[:, 0], stable=True)

@@ -100,7 +100,7 @@ CAR_MODELS = (
     CarModel("Car", (3.7, 1.70, 1.52), 0.58, (-0.48, 0.27), (0.30, 0.65)),
     CarModel("Van", (5.0, 1.96, 2.00), 0.56, (-0.49, 0.36), (0.12, 0.70)),
 )
-SIDE_INSET = 0.16  # metres by which the roof of a cabin is narrower than its foot, either side
+SIDE_INSET = 0.16  # metres that the roof of a cabin is narrower than its foot, either side
 WHEEL_RADIUS = 0.33
 CLEARANCE = 0.17  # metres below the body
 AXLE = 0.31  # from the centre to an axle, as a share of the length

@@ -38,7 +38,7 @@ def ego_pose(
 
 
 def _pace(config: SimulationConfig) -> float:
-    """The speed by which the traffic is timed, also where the vehicle stands, in metres a second."""
+    """The speed that times the traffic, also where the vehicle stands, in metres a second."""
     return max(config.speed, 1.0)
 
 
@@ -57,7 +57,7 @@ def _lead(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor,
 
 
 def _turning_time(config: SimulationConfig, number: int) -> float:
-    """Time at which the n-th turning car enters its side street: the ego car is 14 m from it."""
+    """Time when the n-th turning car enters its side street: the ego car is 14 m from it."""
     return (FIRST_CROSSING + CROSSING_EVERY * number - 14.0) / _pace(config)
 
 

@@ -12,7 +12,7 @@ from nurec_lite.capture.tracking.smooth import Doubles, along, smooth, velocitie
 SHORTEST = 3  # groups
 ERROR = 0.4  # metres: standard deviation of the middle of a group
 BESIDE = 1.2  # metres between the extents of parts of one object
-TOGETHER = 2.0  # metres a second by which their velocities may differ
+TOGETHER = 2.0  # metres a second that their velocities may differ
 LONGEST = 12.0  # metres of an object
 UNSEEN = 2.0  # seconds
 APART = 1.5, 1.5  # metres, and metres a second unseen, between where an object is expected and where it is
@@ -57,7 +57,7 @@ def _one(groups: Groups, a: Chain, b: Chain) -> bool:
 
 
 def _goes_on(a: Chain, b: Chain) -> bool:
-    """b begins where a is expected to be, after a time in which nothing was seen."""
+    """b begins where a is expected to be, after a time without returns."""
     gap = b.times[0] - a.times[-1]
     if gap > UNSEEN or len(a.times) < 4 or len(b.times) < 4:
         return False

@@ -23,7 +23,7 @@ _USUAL = {
     "Van": (4.9, 1.95, 2.1),
     "Truck": (8.0, 2.5, 3.2),
 }
-_MARGIN = 0.05  # metres by which returns lie inside the object, on both sides together
+_MARGIN = 0.05  # metres that returns lie inside the object, on both sides together
 _MARGIN_TOP = 0.15  # metres between the highest return and the top: beams are further apart than columns
 _SHORTEST = 0.7  # of the usual length
 _LONGEST = (18.0, 3.0, 4.5)

@@ -11,8 +11,8 @@ from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, joined, poses_of
 
 SAME = 0.6  # of a label's length: a box that was found no further away is of the same object
-SHARE = 0.5  # of the moments of both at which it must be
-AGREE = 1.0  # seconds at either end of a label over which both are compared
+SHARE = 0.5  # least share of the moments of both that have it there
+AGREE = 1.0  # compared seconds at either end of a label
 
 
 def completed(labels: Tracks, found: Tracks) -> Tracks:
@@ -53,7 +53,7 @@ def _home(labels: Tracks, found: Tracks, k: int) -> int | None:  # the label of 
     return best if shares[best] >= SHARE else None
 
 
-def _both(label: Tracks, one: Tracks) -> Tensor:  # [m] seconds of the found moments at which the label exists
+def _both(label: Tracks, one: Tracks) -> Tensor:  # [m] seconds of the found moments of the label's life
     return one.times[(one.times >= label.times[0] - label.margin) & (one.times <= label.times[-1] + label.margin)]
 
 

@@ -20,7 +20,7 @@ ACCELERATION = 4.0  # metres a second squared, standard deviation of a velocity'
 NOISE = 0.3  # metres: standard deviation of the middle of a group, and
 NOISE_SIZE = 0.15  # of its extent
 GATE = 11.0  # squared distance in standard deviations
-LOST = 6.5  # sweeps without a group after which an object is given up, and
+LOST = 6.5  # sweeps without a group until an object is given up, and
 LOST_NEW = 2.5  # while it has only been seen once or twice
 REFUSED = 1e6
 

@@ -17,13 +17,13 @@ from nurec_lite.capture.tracking.smooth import Doubles, smooth
 from nurec_lite.capture.types import FOUND, Capture
 from nurec_lite.geometry.tracks import Tracks
 
-MARGIN = 0.5  # sweeps for which a track exists before its first and after its last moment
+MARGIN = 0.5  # sweeps that a track exists before its first and after its last moment
 BEAMS = 8  # of a lidar at least: with fewer, objects cannot be separated from the ground
-OWN, OWN_CHANGE = 6.0, 0.3  # metres around the lidar, and by which the distance of a part of the vehicle changes
+OWN, OWN_CHANGE = 6.0, 0.3  # metres around the lidar, and largest change of a distance to a part of the vehicle
 OWN_SIDE = 1.2  # metres to the side that the vehicle and its mirrors reach
 ERROR = 0.05  # metres: standard deviation of the height of the ground
 SIDES = 0.7, 1.2, 1.7  # metres from the sides of an object, where the ground is looked up
-CROWN = 0.08  # metres by which the middle of a street lies above its sides at most
+CROWN = 0.08  # metres that the middle of a street lies above its sides at most
 BUMPS = 0.1  # metres a second squared: standard deviation of how the height changes along a way
 
 

@@ -16,7 +16,7 @@ from nurec_lite.capture.tracking.returns import FARTHEST, Floats, Grid, Returns,
 
 NEAREST = 2.0  # metres: nearer returns are the vehicle's own
 VOXEL = 0.2  # metres: returns of a sweep that are looked at are so far apart
-MARGIN, MARGIN_RATE = 0.4, 0.01  # metres, and metres a metre, by which ranges must differ
+MARGIN, MARGIN_RATE = 0.4, 0.01  # least difference of ranges: metres, and metres a metre
 OFFSETS = (1, 2, 4, 6, 9, 13, 18, 25, 36, 54, 80)  # sweeps before and after that are compared
 
 

@@ -12,10 +12,10 @@ CELL = 0.8  # metres
 LOWEST = 0.05  # share of a cell's returns that may lie below the ground: reflections do
 FEWEST = 3  # returns of a cell
 STEEPEST = 0.2  # metres a metre
-REACH = 6  # cells over which the ground may be hidden
+REACH = 6  # cells of hidden ground that are bridged
 AROUND, PIT = 11, 0.5  # cells around one, and metres below their usual height: such a cell is no ground
 MOST = 600_000  # returns that are looked at, evenly over all
-CLEAR = 0.25  # metres above the ground at which objects begin
+CLEAR = 0.25  # metres above the ground where objects begin
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,21 +13,19 @@ from nurec_lite.capture.tracking.follow import follow
 from nurec_lite.capture.tracking.smooth import Doubles, velocities
 
 AROUND = 0.4  # metres around a group, and
-AROUND_BOX = 0.3  # around a box, in which returns are gathered
+AROUND_BOX = 0.3  # metres around a box, where returns are gathered
 GAP = 0.3  # sweeps without a return between two moments
 FEWEST = 4  # returns of a moment
-LONGER = 3.5  # sweeps by which an object is looked for before its first and after its last moment
+LONGER = 3.5  # sweeps that are searched for an object before its first and after its last moment
 ROUNDS = 3
-ALIKE = (
-    0.6  # of the usual number of returns, with which a box before the first or after the last moment holds the object
-)
+ALIKE = 0.6  # of the usual number of returns: a box before the first or after the last moment then holds the object
 
 MOMENTS, SECONDS = 8, 0.65  # least number of moments, and seconds between the first and the last
 WAY = 1.0  # metres that an object moves at least, and
 WAY_LENGTHS = 0.3  # in its own lengths
 SHARE = 0.5  # of its returns that move for certain, while it drives
 DRIVES = 1.0  # metres a second
-SCATTER = 0.3  # metres by which its middles may scatter about its way
+SCATTER = 0.3  # metres that its middles may scatter about its way
 KEPT = 0.5  # share of the sweeps between its first and last moment that show it
 WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.4, "Truck": 2.95}  # metres
 FASTEST = 60.0  # metres a second

@@ -57,7 +57,7 @@ class Returns:
     cells: NDArray[np.int64]  # [n] of the range image
     starts: Floats  # [3, 4] lidar from world, at the frame's start
     ends: Floats  # [3, 4] at its end
-    when: Floats  # [A] 0 to 1: at which part of the sweep the lidar faces a column
+    when: Floats  # [A] 0 to 1: part of the sweep when the lidar faces a column
     sensor: Floats  # [3] metres, mid-sweep
 
 
@@ -109,7 +109,7 @@ def _about(T: NDArray[np.float64], origin: NDArray[np.float64]) -> Floats:  # [3
 
 
 def _when(sweep: Sweep, frame: SweepFrame, columns: NDArray[np.int64], count: int) -> Floats:  # [A]
-    """Mean part of the sweep at which rays of a column are sent; a column without rays has that of the nearest."""
+    """Mean part of the sweep when rays of a column are sent; a column without rays has that of the nearest."""
     part = (sweep.times.numpy() - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
     number = np.bincount(columns, minlength=count)
     mean = np.bincount(columns, part, count) / np.maximum(number, 1)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 Doubles = NDArray[np.float64]
 ACCELERATION = 3.0  # metres a second squared: standard deviation
 ROUNDS = 4
-OUTLIER = 2.0  # standard deviations at which a place counts half
+OUTLIER = 2.0  # standard deviations; a place that is so far off counts half
 
 
 def smooth(

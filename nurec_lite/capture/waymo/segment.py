@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One segment of Waymo's: a parquet file for each component, the path of the vehicle, and when frames were.
 
-The rig is Waymo's vehicle frame: x forward, y left, z up, at the rear axle. A frame's stamp is the time at which the upper lidar begins its
+The rig is Waymo's vehicle frame: x forward, y left, z up, at the rear axle. A frame's stamp is the time when the upper lidar begins its
 turn; the pose of a frame holds at another time, which the files do not say.
 """
 
@@ -26,7 +26,7 @@ CAMERAS = {1: "FRONT", 2: "FRONT_LEFT", 3: "FRONT_RIGHT", 4: "SIDE_LEFT", 5: "SI
 LASERS = {1: "TOP", 2: "FRONT", 3: "SIDE_LEFT", 4: "SIDE_RIGHT", 5: "REAR"}
 IMAGE, VEHICLE = "[CameraImageComponent].", "[VehiclePoseComponent].world_from_vehicle.transform"
 LONGEST = 3600.0  # seconds of a segment; Waymo's have 20
-RIGID = 1e-3  # by which R R^T may differ from the identity, in single precision
+RIGID = 1e-3  # largest difference of R R^T from the identity, in single precision
 TURN = 0.1  # seconds of a turn of the upper lidar
 LATEST, STEP = 0.2, 0.002  # seconds: clocks of poses that are tried
 DRIVEN = 1.0  # metres that show the offset of a clock
@@ -126,7 +126,7 @@ def clock_of(
     times: Tensor,  # [n] seconds
     places: Tensor,  # [n, 3] metres, world: where the vehicle was a constant time later
 ) -> float:  # seconds
-    """Seconds by which the clock is late, from the time at which the path passes the places. 0 where the vehicle hardly
+    """Delay of the clock in seconds, from the time when the path passes the places. 0 where the vehicle hardly
     moves."""
     if not len(times) or float((places - places[0]).norm(dim=1).max()) < DRIVEN:
         return 0.0

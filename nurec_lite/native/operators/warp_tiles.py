@@ -49,7 +49,7 @@ class WarpTiles(NamedTuple):
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [B + 1] int32 first bundle of a band
     bins: Tensor  # [B, 2048, 2] int32 first warp tile beyond the begin of a bin of azimuth, and first after its end
-    heights: Tensor  # [B, 2] radians of elevation between which a band's rays lie
+    heights: Tensor  # [B, 2] radians of elevation: lower and upper limit of a band's rays
 
 
 def sweep_warp_tiles(view: LidarView) -> tuple[WarpTiles, Grid]:

@@ -124,7 +124,7 @@ class CudaGraph:
         self._recorder, self._store = None, ()
 
     def _key(self, stages: Stages, state: TrainState, shots: Shots) -> Key | None:
-        """All by which the step's launches may differ from those of another; None: the host does not know yet."""
+        """All that may make the step's launches differ from those of another; None: the host does not know yet."""
         store = stored(state.scene, state.optimizer)
         if len(store) != len(self._store) or any(a is not b for a, b in zip(store, self._store, strict=True)):
             self._steps.clear()

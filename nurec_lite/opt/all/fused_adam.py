@@ -43,7 +43,7 @@ class FusedAdam:
     """Stands in for `optimize` of the baseline."""
 
     touched_only: tuple[str, ...]  # parameters: their values without a gradient stay as they are
-    handover: DeferredShGrad | None = None  # by which that of harmonics may come (fused_harmonics)
+    handover: DeferredShGrad | None = None  # that of harmonics may come by it (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:
         assert state.lr_and_noise is not None

@@ -4,7 +4,7 @@
 Idea: a camera sees a Gaussian from one direction, so the gradient of its 48 coefficients is an outer product of 16 numbers, the basis in
 that direction, and three, the gradient of its colour. The plain way writes all 48 in the backward pass and reads them again in the
 update: 192 bytes each way. Here the backward pass leaves the direction and the colour's gradient, 24 bytes, and a block of the update
-makes the basis of its Gaussians once and multiplies as it goes through their coefficients in the order in which these lie in memory.
+makes the basis of its Gaussians once and multiplies as it goes through their coefficients in the order of memory.
 Nothing else asks for these gradients, so the update follows at once, within the backward pass, on the images' stream where side_streams
 gives them one: it waits for memory while a sweep's backward pass computes.
 Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).

@@ -57,7 +57,7 @@ class OnePass:
 
     @contextmanager
     def learning(self) -> Iterator[None]:
-        """Block in which gathered Gaussians are differentiated, once."""
+        """Block that differentiates gathered Gaussians, once."""
         self._learning = True
         try:
             yield

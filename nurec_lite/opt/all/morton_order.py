@@ -37,7 +37,7 @@ def unavailable(stages: Stages) -> str | None:
 def morton_codes(
     means: Tensor,  # [N, 3] metres
 ) -> Tensor:  # [N] int64, at least 0
-    """Codes of the cells in which Gaussians lie; beyond 262 km it is the outermost cell."""
+    """Codes of the cells of Gaussians; beyond 262 km it is the outermost cell."""
     half = 1 << (BITS - 1)
     bits = (means / CELL).floor().clamp(-half, half - 1).to(torch.int64) + half
     for shift, kept in _SPREAD:

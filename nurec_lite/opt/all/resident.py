@@ -60,7 +60,7 @@ from nurec_lite.training.state import TrainState
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 JPEG = ("host", "gpu")
-IN_USE = {"cpu": 1, "cuda": MAX_STEPS_IN_FLIGHT + 1}  # steps after its own in which a frame may still be read
+IN_USE = {"cpu": 1, "cuda": MAX_STEPS_IN_FLIGHT + 1}  # further steps that may still read a frame after its own
 log = logging.getLogger("nurec_lite")
 Decode = Callable[[ImageFrame], Tensor]
 Ends = tuple[int, ...] | None  # of the sectors of a sweep

@@ -3,7 +3,7 @@
 
 Idea: the work of a step that does not depend on its image (regularisers, the update of all Gaussians, noise, the lidar, with
 `collect_once` also activations) is done once for several images; the loss is their mean. No image comes again before all have come.
-Source: rates times the square root of the number of images, by which Adam's random walk keeps its pace while gradients get less noisy
+Source: rates times the square root of the number of images, so that Adam's random walk keeps its pace while gradients get less noisy
 (Malladi et al. 2022, On the SDEs and Scaling Rules for Adaptive Gradient Algorithms); betas to its power, so that moments remember as
 many images as before, as Grendel-GS has both for Gaussians (Zhao et al. 2024, On Scaling Up 3D Gaussian Splatting Training). Epsilon is
 1e-15, too small to be scaled.

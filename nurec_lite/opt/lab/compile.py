@@ -36,7 +36,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def timed(inner: Learn) -> Learn:
-    """Wraps `try_step`: logs the time of the first step, in which everything is compiled."""
+    """Wraps `try_step`: logs the time of the first step, which compiles everything."""
     first = [True]
 
     def try_step(stages: Stages, state: TrainState, shots: Shots) -> StepResult:

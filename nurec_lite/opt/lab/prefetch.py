@@ -43,7 +43,7 @@ def unavailable(stages: Stages) -> str | None:
 
 class Prefetch:
     """Wraps `fetch`. Only one thread at a time is within: the step's own where nothing was fetched ahead, such as at the first
-    step, in which loader processes start."""
+    step, when loader processes start."""
 
     def __init__(self) -> None:
         self._inner: Fetch | None = None

@@ -74,14 +74,14 @@ class FusedCollect:
     device; until it has come of a new store, all are moved."""
 
     def __init__(self) -> None:
-        self._node = torch.zeros(0, dtype=torch.int64)  # [N] for which the rows below hold
+        self._node = torch.zeros(0, dtype=torch.int64)  # [N] that the rows below belong to
         self._version = -1  # version of the tensor, which counts writes
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
         self._starts: dict[int, Tensor] = {}  # [K + 2] the same after so many static rows: a recorded step reads it
         self._coming: HostFuture | None = None  # result of `counted`: stored rows and needed rows
         self._counted = torch.zeros(2, dtype=torch.int64)  # the same for the last store
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
-        self._tracks: Tracks | None = None  # before which the origin stands
+        self._tracks: Tracks | None = None  # of the last origin
         self._before: WithIdentityTrack | None = None
 
     def __call__(
@@ -104,7 +104,7 @@ class FusedCollect:
         return self.split_views(scene, Posed(means, quats, each), times, local, by_lidar)
 
     def moving(self, scene: Scene, times: Tensor) -> Moving:
-        """Which Gaussians move, and by which tracks."""
+        """The Gaussians that move, and their tracks."""
         self._remember(scene)
         keys = self._identity_track(scene).keys, scene.tracks.times, scene.track_translations, scene.track_quaternions
         still = self._still or 0

@@ -52,7 +52,7 @@ def is_spz(
 
 
 def _fractional_bits(means: Tensor) -> int:
-    """Bits after the point with which the farthest coordinate fits."""
+    """Bits after the point that let the farthest coordinate fit."""
     farthest = float(means.abs().max()) if len(means) else 0.0
     return max(0, min(_MOST_BITS, 22 - math.ceil(math.log2(max(farthest, 1.0) + 1))))
 

@@ -22,7 +22,7 @@ def trajectories_text(
     files: Mapping[int, str],  # of the nodes that have one
     notes: Notes,
 ) -> str:
-    """JSON: `background` names its file; `tracks` hold id, class, file, size, the seconds between which an actor exists, and its poses.
+    """JSON: `background` names its file; `tracks` hold id, class, file, size, first and last second, and the poses of an actor.
     Between two poses an actor moves evenly and turns by slerp; before the first and after the last it stands."""
     shown = [_track(scene, node, files.get(node), notes.up) for node in nodes if node > 0]
     head = {

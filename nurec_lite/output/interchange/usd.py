@@ -29,7 +29,7 @@ ROOT = "/World"
 SKY = "sky.png"
 _MODULES = ("Gf", "Sdf", "Tf", "Usd", "UsdGeom", "UsdLux", "UsdVol", "Vt")
 _SKY_TURN = (0.5, 0.5, 0.5, 0.5)  # takes the dome's y up, z ahead and x left to z up, x ahead and y left
-_AFTER = 1e-6  # seconds by which an actor outlives its last moment
+_AFTER = 1e-6  # seconds that an actor outlives its last moment
 
 
 @dataclass(frozen=True)

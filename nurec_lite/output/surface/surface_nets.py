@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The surface of a sparse field as triangles: naive surface nets (Gibson, "Constrained Elastic Surface Nets", MICCAI 1998).
 
-A cube of eight neighbouring centres in which the distance changes its sign holds a vertex, the mean of the places where its edges cross
+A cube of eight neighbouring centres whose distances have both signs holds a vertex, the mean of the places where its edges cross
 zero. Four cubes about an edge that crosses share two triangles. Cubes that lack a corner hold nothing, so that a surface ends where no ray
 looked. It needs no tables, which is why no package for marching cubes is needed. Letters: V cells, C cubes, T triangles.
 """

@@ -79,7 +79,7 @@ def total_rows(a: Side, b: Side) -> list[Row]:
 
 
 def resource_rows(a: Side, b: Side) -> list[Row]:
-    """Registers and shared memory of the kernels in which they differ."""
+    """Registers and shared memory of the kernels with other numbers in both."""
     rows = []
     for name in (n for n in a.kernels if n in b.kernels):
         mine, other = vars(a.kernels[name]), vars(b.kernels[name])

@@ -86,7 +86,7 @@ class Canvas:
 def stage_of(
     name: str | None,  # step/render_camera/blend
 ) -> str:  # render_camera
-    """The stage of a range, by which colours are chosen."""
+    """The stage of a range, for the choice of colours."""
     parts = (name or "").split("/")
     return parts[1] if len(parts) > 1 else "rest of the step" if parts[0] else "outside ranges"
 

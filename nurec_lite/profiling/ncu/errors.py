@@ -22,7 +22,7 @@ _KNOWN = {  # a message of ncu -> its meaning and remedy
     "(?i)unsupported (gpu|device)|not supported (on|for|in|by) ": "this ncu does not measure this GPU here; install an NVIDIA Nsight "
     "Compute with this GPU in its ncu --list-chips (older GPUs need an older one; under WSL the Windows driver must allow counters), "
     f"{_NO_COUNTERS}",
-    "(?i)confidential computing|protected memory": "the GPU runs in a protected mode, in which nothing can be measured; leave that "
+    "(?i)confidential computing|protected memory": "the GPU runs in a protected mode, where nothing can be measured; leave that "
     f"mode, {_NO_COUNTERS}",
     "(?i)failed to find metric": "this GPU or this ncu does not have that counter; install a newer NVIDIA Nsight Compute, or use "
     "a GPU from Volta on",

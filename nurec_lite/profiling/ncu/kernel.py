@@ -40,7 +40,7 @@ class Kernel:
     shared_dynamic: float | None  # bytes a block
     shared_driver: float | None  # bytes a block that the driver takes
     waves: float | None  # grids that fill the GPU once
-    sm_active: float | None  # % of the launch in which a multiprocessor has a block, mean of all; low: few long blocks
+    sm_active: float | None  # % of the launch while a multiprocessor has a block, mean of all; low: few long blocks
     occupancy_theoretical: float | None  # %
     occupancy_achieved: float | None  # %
     sol_compute: float | None  # %
@@ -56,7 +56,7 @@ class Kernel:
     instructions: float | None  # of warps
     active_threads: float | None  # of the 32 of a warp, in an instruction
     warp_cycles: float | None  # between two instructions that a warp issues: the stalls, and 1 for issuing
-    issue_active: float | None  # % of the cycles in which a scheduler issues
+    issue_active: float | None  # % of the cycles whose scheduler issues
     spill_instructions: float | None  # loads and stores of local memory
     shared_requests: float | None  # instructions of warps that load, store or change shared memory
     shared_wavefronts: float | None  # passes that they took

@@ -8,7 +8,7 @@ LIMITS = {  # resource -> end of launch__occupancy_limit_...
     "registers": "registers", "shared memory": "shared_mem", "blocks": "blocks", "warps": "warps",
 }  # fmt: skip
 
-# field of Kernel -> column of ncu, and the unit in which it is read ("" for counts)
+# field of Kernel -> column of ncu, and its unit here ("" for counts)
 FIGURES = {
     "registers": ("launch__registers_per_thread", ""),
     "shared_static": ("launch__shared_mem_per_block_static", "byte"),

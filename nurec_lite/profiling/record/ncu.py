@@ -89,7 +89,7 @@ def _flags() -> list[str]:
 
 
 def filters(config: ProfileConfig) -> list[str]:
-    """Flags that choose the launches. Ranges carry their whole path, in which ncu wants its own signs escaped: DOMAIN@PATH/, in the
+    """Flags that choose the launches. Ranges carry their whole path, and ncu wants its own signs escaped there: DOMAIN@PATH/, in the
     default domain PATH/, where the slash at the end says that ranges are pushed and popped."""
     chosen = ["--launch-count", str(config.launches)]
     if config.kernels:

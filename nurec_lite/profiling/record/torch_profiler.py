@@ -20,7 +20,7 @@ log = logging.getLogger("nurec_lite")
 
 def record_torch(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, Taken]:
     """Leaves trace.json (for https://ui.perfetto.dev) and torch.log in `out`."""
-    log.info("torch.profiler records %d steps after %d and one in which it starts", config.steps, config.warmup)
+    log.info("torch.profiler records %d steps after %d and one for its start", config.steps, config.warmup)
     window = run_window(config, out, "torch")
     gpu = bool(window["gpu"])
     trace = read_kineto(out / "trace.json", gpu)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.profiling.record.window CONFIG MODE: the process that is profiled. It trains as nurec_lite.train does and opens a
-window of a few steps, in which a tool records.
+window of a few steps, which a tool records.
 
 Leaves window-MODE.json next to CONFIG: device, time of the steps, memory; and window-MODE.began as soon as it runs.
 Modes: nvtx (nsys or ncu stands around the process and records between cudaProfilerStart and cudaProfilerStop), torch (torch.profiler,

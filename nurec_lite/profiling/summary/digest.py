@@ -56,7 +56,7 @@ def merged(works: list[Work]) -> list[tuple[int, int]]:
 
 
 def busy(trace: Trace) -> float | None:
-    """Share of the window in which something runs on the GPU."""
+    """Share of the window while something runs on the GPU."""
     if not trace.gpu:
         return None
     begin, end = trace.window
@@ -64,7 +64,7 @@ def busy(trace: Trace) -> float | None:
 
 
 def gaps(trace: Trace) -> tuple[Gap, ...]:
-    """The longest times of the window in which nothing runs on the GPU."""
+    """The longest idle times of the GPU in the window."""
     if not trace.gpu:
         return ()
     begin, end = trace.window
@@ -170,7 +170,7 @@ def inside_steps(trace: Trace) -> list[Call]:
 
 
 def waits(trace: Trace, calls: list[Call]) -> tuple[Wait, ...]:
-    """Calls in which the host waits for the GPU, by name."""
+    """Calls that wait for the GPU on the host, by name."""
     copies, n = pageable_copies(trace), len(trace.steps)
     by_name: dict[str, list[Call]] = {}
     for call in calls:

@@ -45,7 +45,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Wait:
-    """Host synchronisations: calls in which the host waits for the GPU."""
+    """Host synchronisations: calls that wait for the GPU on the host."""
 
     call: str  # such as cudaStreamSynchronize
     count: float  # a step
@@ -65,11 +65,11 @@ class Copy:
 
 @dataclass(frozen=True)
 class Gap:
-    """A time in which nothing runs on the GPU."""
+    """An idle time of the GPU."""
 
     start_ms: float  # from the begin of the window
     ms: float
-    range: str | None  # in which the host was in the middle of it
+    range: str | None  # of the host in the middle of it
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Summary:
     environment: dict[str, str]  # nurec_lite.base.environment.environment
     steps: int
     step_ms: float | None  # window / steps; under a profiler, so never quoted as a result
-    gpu_busy: float | None  # share of the window in which some kernel, copy or memset runs on the GPU, 0 to 1
+    gpu_busy: float | None  # share of the window while some kernel, copy or memset runs on the GPU, 0 to 1
     idle_ms: float | None  # a step, the rest
     launches: float | None  # kernels a step
     syncs: float | None  # a step

@@ -83,5 +83,5 @@ class Export:
         return present[0] if present else None
 
     def strings(self) -> dict[int, str]:
-        """Names, to which other tables refer."""
+        """Names, as other tables refer to them."""
         return {row["id"]: row["value"] for row in self.rows("StringIds", "id", "value")}

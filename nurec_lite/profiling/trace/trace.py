@@ -92,7 +92,7 @@ class Nest:
 
 
 class Owners:
-    """Ranges to which a call belongs.
+    """Ranges that a call belongs to.
 
     Those that are open on its own thread. Of the thread that makes the steps also those around them by name, since autograd runs
     step/backward/... on a thread of its own; a call outside any range of its thread belongs to the present range of the step.

@@ -16,7 +16,7 @@ from nurec_lite.report.comparison.runs import Run
 IMAGES, SWEEPS = 6, 2  # frames that are shown at most
 _PANELS = 3  # of a picture: measured, rendered, error
 _LARGEST = 1 << 25  # pixels of a picture
-_SMALL = (24, 16)  # pixels, at which measured pictures are compared
+_SMALL = (24, 16)  # pixels of measured pictures for a comparison
 _SAME = 6.0  # of 255: measured pictures of one frame differ less in the mean, also at other sizes
 
 

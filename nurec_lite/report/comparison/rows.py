@@ -24,7 +24,7 @@ _CAPTURE = (
     "data.downscale",
     "data.split",
 )
-_MANY = 6  # runs, from which on a run is a line of the table instead of a column
+_MANY = 6  # runs; from there on, a run is a line of the table instead of a column
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ CROP_M = 5.0  # metres around the points of the whole drive
 CLOSE_M = 30.0  # metres from the middle of the close-up to its edges
 CLOSE_CELL = 0.1  # metres a pixel of the close-up
 LOW, HIGH = 0.4, 4.0  # metres above the ground: walls, trunks and cars, without foliage over them
-AROUND = 15.0  # metres around the rig in which its ground lies
+AROUND = 15.0  # metres around the rig that hold its ground
 PATH, BOX, TEXT = (255, 80, 110), (120, 200, 90), (235, 235, 235)
 
 
@@ -35,7 +35,7 @@ PATH, BOX, TEXT = (255, 80, 110), (120, 200, 90), (235, 235, 235)
 class MapPicture:
     picture: np.ndarray  # [H, W, 3] uint8
     across: float  # metres from the left edge to the right one
-    bar: Bar  # of the seconds at which points were seen, from the start of the drive
+    bar: Bar  # of the seconds of points, from the start of the drive
 
 
 def maps(sample: Sample, capture: Capture, start: float) -> tuple[MapPicture, MapPicture]:

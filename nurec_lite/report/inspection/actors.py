@@ -30,7 +30,7 @@ class HeldBy:
     above: Canvas
     side: Canvas
     inside: int = 0  # returns within the box
-    sweeps: int = field(default=0)  # in which the track exists
+    sweeps: int = field(default=0)  # that the track exists in
 
 
 def held(sample: Sample, capture: Capture) -> list[HeldBy]:

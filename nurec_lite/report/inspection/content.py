@@ -30,7 +30,7 @@ class Inspection:
 
     @property
     def start(self) -> float:
-        """Seconds at which the first frame begins; charts count from there."""
+        """Begin of the first frame in seconds; charts count from there."""
         return min((f.time_start for f in (*self.capture.images, *self.capture.sweeps)), default=0.0)
 
 

@@ -27,8 +27,8 @@ TANGENTS, BEYOND = 20.0, 1.05  # of the angle from the axis at most; how much fa
 COVERED = 0.2  # share of the picture that dots cover, about
 BOX, FRONT = (170, 235, 120), (255, 255, 255)
 PIECES = 24  # of an edge, which bends in a lens
-LABELLED = 20  # pixels of height from which a box gets its name
-WIDE = 800  # pixels from which lines are two pixels wide
+LABELLED = 20  # least pixels of height of a box with its name
+WIDE = 800  # least pixels of a picture with lines of two pixels
 # Corners are numbered by the bits front, left and up; edges join corners that differ in one bit.
 EDGES = [(a, b) for a, b in product(range(8), range(8)) if a < b and (a ^ b) in (1, 2, 4)]
 CROSS = [(4, 7), (5, 6)]  # over the front
@@ -49,7 +49,7 @@ def overlay(
     frame: ImageFrame,
     width: int,  # of the picture, pixels
 ) -> Overlay:
-    """Every point goes to the world at its own time, and from there into the image at the time at which its pixel is read."""
+    """Every point goes to the world at its own time, and from there into the image at the time when its pixel is read."""
     camera = capture.camera(frame.sensor)
     canvas = _background(sample.image(frame), width, bool(capture.sweeps))
     scale = np.array([canvas.width / camera.width, canvas.height / camera.height])
@@ -113,7 +113,7 @@ def _in_view(camera: Camera, frame: ImageFrame, points: Tensor) -> Tensor:  # [n
 
 @lru_cache(maxsize=64)
 def _widest(camera: Camera) -> float:
-    """The tangent of the angle from the axis at which the image's farthest corner lies, or from which the lens model turns back."""
+    """The tangent of the angle from the axis to the image's farthest corner, or to where the lens model turns back."""
     corners = torch.tensor(list(product((0, camera.width), (0, camera.height))), dtype=torch.float64)
     middle, focal = corners.new_tensor([camera.cx, camera.cy]), corners.new_tensor([camera.fx, camera.fy])
     corner = ((corners - middle) / focal).norm(dim=1).max()
@@ -124,7 +124,7 @@ def _widest(camera: Camera) -> float:
 
 
 def _dots(picture: np.ndarray, pixels: np.ndarray, colours: np.ndarray) -> None:
-    """Squares of a size by which some of the picture is covered."""
+    """Draws squares of a size that covers some of the picture."""
     height, width = picture.shape[:2]
     side = min(6, max(1, round(math.sqrt(COVERED * height * width / max(1, len(pixels))))))
     column, row = np.floor(pixels).astype(np.int64).T

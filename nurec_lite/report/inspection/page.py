@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""inspect.html and verdicts.json: the verdicts of a capture's checks, and pictures by which a person can judge them."""
+"""inspect.html and verdicts.json: the verdicts of a capture's checks, and pictures that let a person judge them."""
 
 import json
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from nurec_lite.report.parts import escaped, image, legend
 MOST_BOXES = 24  # tracks with drawn boxes
 MOST_CORRECTIONS = 3
 _MAP = (
-    f"All returns {LOW:g} to {HIGH:g} m above the ground, laid on each other by the poses, coloured by the time at which they were seen. "
+    f"All returns {LOW:g} to {HIGH:g} m above the ground, laid on each other by the poses, coloured by the time when they were seen. "
     "Walls and trunks are thin where the poses are right; where poses drift, a wall is there twice, in two colours. "
     "Pink: the rig's path, which begins at the circle. Green: the ways of boxes, and their outlines in the middle of their time."
 )

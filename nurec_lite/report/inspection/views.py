@@ -22,7 +22,7 @@ MOST_PICTURES = 24  # of all cameras together
 EACH = ((3, 4), (12, 2), (MOST_PICTURES, 1))  # of so many cameras at most: pictures of each
 WIDTHS = ((6, 1200), (12, 900), (MOST_PICTURES, 640))  # up to so many pictures: pixels of width
 _ON_IMAGES = (
-    "Points of the sweep that is nearest in time, each moved by the poses to the time at which its pixel was read. Points and image "
+    "Points of the sweep that is nearest in time, each moved by the poses to the time when its pixel was read. Points and image "
     "fit where ranges jump at the edges of things. Boxes are those of that time; the cross is the front."
 )
 _SWEEPS = "A row a beam, the highest on top; straight ahead in the middle, backwards at both ends; black: no return."

@@ -173,7 +173,7 @@ def test_stamps_far_from_the_times_of_receipt_are_reported(tmp_path: Path) -> No
     made = street(CAPTURE)
     made.rows = [(received + 90 * 10**9, *rest) for received, *rest in made.rows]
     capture = read(made, tmp_path)
-    assert any("90.0 s before the times at which the bag received them" in doubt.sentence for doubt in capture.doubts)
+    assert any("90.0 s before the times when the bag received them" in doubt.sentence for doubt in capture.doubts)
     assert capture.sweeps[0].time_start == pytest.approx(CAPTURE.sweeps[0].time_start, abs=0.002)
 
 
@@ -255,7 +255,7 @@ def test_the_sense_of_turning_and_the_start_come_from_times(sense: int, tmp_path
 
 
 def test_rings_without_times_are_timed_by_the_azimuth(tmp_path: Path) -> None:
-    """Points in the order in which they were measured say which way the lidar turns."""
+    """Points in the order of measuring say which way the lidar turns."""
     DRIVERS["timeless"] = Driver((("x", 7), ("y", 7), ("z", 7), ("intensity", 7), ("ring", 4)), None)
     try:
         capture = read(street(CAPTURE, driver="timeless"), tmp_path)

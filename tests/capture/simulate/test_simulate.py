@@ -326,7 +326,7 @@ def test_moving_cars_are_clearly_visible_in_held_out_images() -> None:
         mask = inside(capture, points.view(-1, 3), times.view(-1), 1e-6)[:, :3].view(*times.shape, 3)
         width, height = mask.any(0).sum(0), mask.any(1).sum(0)
         seen += (width >= 20) & (height >= 12)
-    assert (seen >= 2).all(), f"frames in which each moving car fills 20x12 pixels: {seen.tolist()}"
+    assert (seen >= 2).all(), f"frames where each moving car fills 20x12 pixels: {seen.tolist()}"
 
 
 # ---- the command line

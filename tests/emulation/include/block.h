@@ -15,7 +15,7 @@ namespace emulation {
 constexpr int WARP = 32;           // lanes
 constexpr int MAX_THREADS = 1024;  // of a block
 
-// What the hardware would hang on, refuse or leave undefined; torch raises it as RuntimeError.
+// A fault that the hardware hangs on, refuses or leaves undefined; torch raises it as RuntimeError.
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for CUDA's header of this name where the drivers run on the CPU. What is not here does not compile.
+// Stands in for CUDA's header of this name where the drivers run on the CPU. A name that is not here does not compile.
 #pragma once
 
 #include <math.h>

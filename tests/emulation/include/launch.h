@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rewritten sources call where CUDA has words of its own: launches and shared memory.
+// Functions of the rewritten sources instead of CUDA's own words: launches and shared memory.
 #pragma once
 
 #include <cstddef>

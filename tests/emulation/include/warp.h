@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lanes of a warp: who waits, with which value, and what each is given.
+// The lanes of a warp: the waiting ones with their values, and the result of each.
 #pragma once
 
 #include <algorithm>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What code compiled with -fsanitize=alignment,bounds calls where an index lies outside of its array, such as one in
-// shared memory, or an address is not on a multiple of what its type asks for: a GPU refuses the load of such a float4.
+// Handlers of -fsanitize=alignment,bounds: an index lies outside of its array, such as one in shared memory, or an
+// address is not on the multiple that its type asks for. A GPU refuses the load of such a float4.
 #include "block.h"
 
 namespace {
 
-struct Place {  // what GCC's and Clang's records of either kind begin with
+struct Place {  // first fields of GCC's and Clang's records of either kind
     char const* file;
     std::uint32_t line, column;
 };
