@@ -69,7 +69,7 @@ def _linked(page: Path, words: str, target: Path) -> str:
 def _facts(page: Path, arguments: str) -> str:
     own, module = option_of(page.stem), option_module(page.stem)
     needs = ", ".join(_linked(page, f"`{name}`", FOLDER / f"{name}.md") for name in module.REQUIRES) or "nothing"
-    note = "\n\n\\* compared with the baseline, needs included." if own.alone and own.alone.from_none else ""
+    note = "\n\n\\* the option and its needs, against the baseline." if own.alone and own.alone.from_none else ""
     return (
         f"{table(('class', 'needs', 'alone', 'as a rung'), [(own.classed, needs, own.alone or MISSING, own.rung or 'none')], 4)}{note}\n\n"
         f"![Bars: before and after {own.name}]({_link(page, PICTURES / f'{own.name}.svg')})"
