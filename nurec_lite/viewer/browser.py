@@ -23,12 +23,11 @@ from nurec_lite.viewer.pace import Pace
 from nurec_lite.viewer.painter import FAR_M, Painted, Painter
 from nurec_lite.viewer.panel import PINHOLE, SPEEDS, Panel
 from nurec_lite.viewer.sender import Encoded, Sender
-from nurec_lite.viewer.session import PICTURE, Actor, Session
+from nurec_lite.viewer.session import AHEAD_M, PICTURE, Actor, Session
 from nurec_lite.viewer.sweeps import POINTS, Clouds, clouds_of, sweep_at
 from nurec_lite.viewer.worker import Worker
 
 SWEEP = "sweep"  # a job of the worker
-_AHEAD_M = 10.0  # of a place that the browser's camera looks at
 
 
 class Browser:
@@ -113,7 +112,7 @@ class Browser:
         place, ahead = T_world_cam[:3, 3], T_world_cam[:3, 2]
         with self._client.atomic():
             self._client.camera.position = place.numpy()
-            self._client.camera.look_at = (place + _AHEAD_M * ahead).numpy()
+            self._client.camera.look_at = (place + AHEAD_M * ahead).numpy()
             self._client.camera.fov = fov
 
     def at(self, time: float) -> None:

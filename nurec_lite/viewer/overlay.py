@@ -46,6 +46,7 @@ class Overlay:
         self._scene, self._atomic, self._capture, self._path = client.scene, client.atomic, capture, path
         self._frustums: dict[str, Any] = {}
         self._boxes: dict[str, Any] = {}
+        self._clouds: dict[str, Any] = {}
         self._line: Any = None
         self.lock = RLock()
 
@@ -75,9 +76,13 @@ class Overlay:
             self._cloud("/sweep/rendered", clouds.rendered)
 
     def _cloud(self, name: str, cloud: Cloud | None) -> None:
-        points, colours = cloud or (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8))
-        self._scene.add_point_cloud(
-            name, points, colours, point_size=_POINT_M, point_shape="circle", precision="float32"
+        """Draws a cloud in the place of the last one. viser takes no cloud without points."""
+        if cloud is None or len(cloud[0]) == 0:
+            if name in self._clouds:
+                self._clouds.pop(name).remove()
+            return
+        self._clouds[name] = self._scene.add_point_cloud(
+            name, *cloud, point_size=_POINT_M, point_shape="circle", precision="float32"
         )
 
     @_alone

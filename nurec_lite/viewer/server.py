@@ -51,6 +51,7 @@ def start(host: str, port: int) -> Any:  # viser.ViserServer
         raise _taken(host, port)
     messages = package._messages
     server.gui.configure_theme(show_share_button=False)
+    server.gui.main_panel.dock_right()  # next to the picture: a frame's own view lay under a floating one
     for message in (messages.ShareUrlRequest, messages.ShareUrlDisconnect):
         server._websock_server.unregister_handler(message)
     return server

@@ -27,6 +27,7 @@ PICTURES_S = 1 / 30  # seconds between two pictures of a film, at least
 REST_S = 0.2  # seconds without a change until a finer picture is drawn
 _NEAR_M, _NEAR_RAD = 0.05, 0.01  # metres and radians that a browser may miss the view that it was sent to
 _COARSE, _FINE = 70, 90  # quality of JPEG
+AHEAD_M = 3.0  # metres from a camera to the point that drags turn it around: far ones swing it off the road or below it
 PICTURE = "picture"  # a session's job for the worker
 
 

@@ -13,6 +13,7 @@ from nurec_lite.viewer.browser import Browser
 from nurec_lite.viewer.opened import Run
 from nurec_lite.viewer.pace import Pace
 from nurec_lite.viewer.painter import Painter
+from nurec_lite.viewer.session import AHEAD_M
 from nurec_lite.viewer.worker import Worker
 
 LOOK_S = 1.0  # seconds between two looks for a newer checkpoint
@@ -49,7 +50,7 @@ class Viewer:
             first.fov = 2 * math.atan(0.5 * camera.height / camera.fy)
         ahead = T[:3, 2] if capture.cameras else T[:3, 0]
         first.up, first.position = (0.0, 0.0, 1.0), T[:3, 3].numpy()
-        first.look_at = (T[:3, 3] + 10.0 * ahead).numpy()
+        first.look_at = (T[:3, 3] + AHEAD_M * ahead).numpy()
 
     def _connected(self, client: Any) -> None:
         browser = Browser(

@@ -44,6 +44,7 @@ class Page:
     def __init__(self, client: WebClient, x: float = 0.0) -> None:
         self.client, self.labels, self.texts = client, dict[str, str](), dict[str, str]()
         self.values, self.kinds, self.depths = dict[str, Any](), list[str](), list[bool]()
+        self.points, self.gone = list[int](), list[str]()  # of clouds; names of removed things
         self._messages = client.messages()
         self.fly_to(x)
 
@@ -62,6 +63,10 @@ class Page:
         self.kinds.append(kind)
         if kind == "BackgroundImageMessage":
             self.depths.append(content["depth_data"] is not None)
+        if kind == "PointCloudMessage":
+            self.points.append(len(content["props"]["points"]))
+        if kind == "RemoveSceneNodeMessage":
+            self.gone.append(content["name"])
         if "label" in content.get("props", {}):
             self.labels[content["props"]["label"]] = content["uuid"]
         if kind == "GuiUpdateMessage":
@@ -139,6 +144,9 @@ def test_sensors_and_actors_are_drawn_over_the_picture(viewer: Viewer) -> None:
         page.until(lambda: page.kinds.count("CameraFrustumMessage") == 2)
         page.set("Points", "rendered over measured")
         page.until(lambda: page.kinds.count("PointCloudMessage") == 2)
+        page.set("Points", "measured")
+        page.until(lambda: page.gone[-1:] == ["/sweep/rendered"])
+        assert min(page.points) > 0  # a browser takes a cloud without points for an error
         page.set("Boxes and ids")
         page.until(lambda: "BoxMessage" in page.kinds and "LabelMessage" in page.kinds)
         page.set("Play")
