@@ -60,10 +60,10 @@ clean:  ## remove built files and caches (not .venv, not runs/)
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 # Once, and again when what is to be installed changes. The constraints settle every version in one pass. Python compiles a module when it
-# first imports it: most of those installed never are.
+# first imports it: most of those installed never are. The index of torch's CPU wheels lacks the versions of other packages.
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "make: installing nurec_lite and its dependencies into $(VENV) (minutes the first time)"
-	@if [ "$(TORCH)" = cpu ]; then $(PIP) -c constraints.txt torch --index-url $(CPU_WHEELS); fi
+	@if [ "$(TORCH)" = cpu ]; then $(PIP) --no-deps -c constraints.txt torch --index-url $(CPU_WHEELS); fi
 	@$(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
