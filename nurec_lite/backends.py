@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which stages a machine gets: those of the baseline (native, reference, gsplat), then the options, in the order given."""
+"""Stages for a machine: those of the baseline (native, reference, gsplat), then the options, in the order given."""
 
 import inspect
 import logging
@@ -101,7 +101,7 @@ def build_stages(
 
 
 def _for_ranks(options: dict[str, dict[str, Any]], ranks: int) -> dict[str, dict[str, Any]]:
-    """Without `batch`, each of several ranks learns from an image and a sweep a step."""
+    """Adds `batch` for several ranks without it: each learns from an image and a sweep a step."""
     if ranks == 1 or "batch" in options:
         return options
     log.info("%d ranks: a step learns from as many images and sweeps, as by opt.batch.images=%d", ranks, ranks)
@@ -109,7 +109,7 @@ def _for_ranks(options: dict[str, dict[str, Any]], ranks: int) -> dict[str, dict
 
 
 def _parameters(name: str, module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
-    """Those given, if `apply` takes them."""
+    """Returns the given parameters; OptionError if `apply` does not take them."""
     try:
         inspect.signature(module.apply).bind(None, **given)
     except TypeError as error:

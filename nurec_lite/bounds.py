@@ -68,7 +68,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Text:
-    """Anything that can name a file, except text that OmegaConf would resolve by an environment variable when it reads the value again."""
+    """Text that can name a file, except text that OmegaConf would resolve by an environment variable when it reads the value again."""
 
     def holds(self, value: Any) -> bool:
         plain = isinstance(value, str) and len(value) <= LONGEST and "\0" not in value and "${" not in value

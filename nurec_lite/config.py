@@ -45,7 +45,7 @@ class TracksChoice(FileChoice):
 
 @dataclass
 class DataConfig:
-    """Which capture, and how much of it."""
+    """The capture, and the part of it that is read."""
 
     name: str = "capture"  # name of the capture, and of the results' folder
     kind: str = "bundled"  # one of bounds.KINDS

@@ -32,7 +32,7 @@ def announce(
 
 
 def first_line(words: Sequence[str]) -> str | None:
-    """None for a command that ends within a second, or prints for another program."""
+    """Returns the first printed line; None for a command that ends within a second, or prints for another program."""
     module, *arguments = list(words)[list(words).index("-m") + 1 :] if "-m" in words else [""]
     verb, arguments = (
         (arguments[0], arguments[1:]) if module == "nurec_lite" and arguments else (module[11:], arguments)

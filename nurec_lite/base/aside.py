@@ -48,7 +48,7 @@ class _Wanted(Thread):
 
 
 def go_on() -> None:
-    """Long work calls this between its parts: raises CancelledError if it runs in the background and its result is no longer needed."""
+    """Raises CancelledError in background work with a result that is no longer needed; long work calls it between its parts."""
     thread = current_thread()
     if isinstance(thread, _Wanted) and not thread.wanted:
         raise CancelledError

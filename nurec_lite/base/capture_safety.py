@@ -36,7 +36,7 @@ class Findings(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False: inspected code is never compiled, and telling torch's compiler so would import it, which takes
+        """Returns False: inspected code is never compiled, and telling torch's compiler so would import it, which takes
         seconds."""
         return False
 
@@ -99,13 +99,13 @@ def unsafe_operations(device: torch.device) -> Iterator[list[str]]:
 
 
 def _uncompiled() -> AbstractContextManager[Any]:
-    """Nothing is compiled before torch's compiler is imported, and to import it takes seconds."""
+    """Block without torch's compiler. Before its import, which takes seconds, nothing is compiled, and the block does nothing."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 class CaptureSafety:
-    """Looks at works of several kinds, before they are recorded. Things that the first of a kind makes once are no reason against
-    that: the second tells."""
+    """Inspects work of several kinds before it is recorded. If the first work of a kind makes things once, it does not count: the
+    second decides."""
 
     def __init__(self) -> None:
         self._clean: set[Hashable] = set()  # kinds that can be recorded

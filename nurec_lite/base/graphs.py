@@ -56,8 +56,8 @@ class Recorder:
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """Not all is recorded: where it begins, torch writes the generators' seeds and offsets through the recorder's stream, into memory
-        that the present stream may use until its queued work is done; and a launch writes there anew."""
+        """Block on the recorder's stream, ordered with the present stream: at the begin of a recording torch writes the generators' seeds
+        and offsets into memory that queued work of the present stream may use, and each launch writes there anew."""
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
         try:
@@ -80,7 +80,7 @@ class CapturedGraph(Generic[T]):
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Neither the garbage collector, which may give graphs back, nor ranges: their events would become part of the recording."""
+    """Block without the garbage collector, which may free graphs, and without ranges: their events would become part of the recording."""
     collects = gc.isenabled()
     gc.disable()
     try:

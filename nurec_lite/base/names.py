@@ -18,7 +18,7 @@ _ABOVE = "_above"
 
 
 def label_flaw(text: object) -> str | None:
-    """Why it cannot be a word in a table, such as a class of objects; None if it can."""
+    """Returns the reason against a text as a word in a table, such as a class of objects; None: it can be one."""
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST_NAME or not text.isprintable():
         return f"is not 1 to {LONGEST_NAME} printable characters"
     if text != text.strip():
@@ -29,7 +29,7 @@ def label_flaw(text: object) -> str | None:
 
 
 def name_flaw(name: object) -> str | None:
-    """Why it cannot be a name; None if it can."""
+    """Returns the reason against a name; None: it can be one."""
     flaw = label_flaw(name)
     if flaw is not None or not isinstance(name, str):
         return flaw

@@ -85,14 +85,14 @@ class ByTorch:
 
 
 def by_package() -> ByPackage | None:
-    """None where no tool listens; the package must be installed."""
+    """Returns the recorder of the package nvtx, which must be installed; None where no tool listens."""
     domain = import_module("nvtx").get_domain(DOMAIN)
     listened_to = domain.get_event_attributes() is not None  # the stand-in for a domain without a listener makes none
     return ByPackage(domain) if listened_to else None
 
 
 def by_torch() -> ByTorch | None:
-    """None where torch is built without CUDA."""
+    """Returns the recorder of torch's binding; None where torch is built without CUDA."""
     return ByTorch() if torch.backends.cuda.is_built() else None
 
 
@@ -119,7 +119,7 @@ def installed() -> bool:
 
 @cache
 def _instead() -> str:
-    """Said once."""
+    """Returns torch's binding, and warns once that the package is missing."""
     log.warning("the package nvtx is not installed, so torch's binding records the ranges (pip install nvtx)")
     return TORCH
 

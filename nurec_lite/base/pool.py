@@ -73,7 +73,7 @@ def in_parallel(
     items: Sequence[T],
     device: torch.device,  # where the function computes
 ) -> Iterator[R]:
-    """The same where the CPU computes. For a GPU one thread queues as fast as several, and libraries have no handles to make in each."""
+    """Yields results as `in_threads` where the CPU computes. For a GPU one thread queues as fast, and libraries make handles only once."""
     return in_threads(function, items) if device.type == "cpu" else map(function, items)
 
 
@@ -123,7 +123,7 @@ class Together(Generic[T, R]):
 
 
 class Begun(Generic[K, R]):
-    """The same, while the caller goes on: results are kept by their items, and an early request waits."""
+    """Results of threads that work while the caller goes on, kept by their items; an early request waits."""
 
     def __init__(
         self,

@@ -263,7 +263,7 @@ def _answer(work: Callable[[int], Any], n: int) -> bytes:
 
 
 def _pickled(error: Exception) -> bytes:
-    """Some errors cannot be pickled, or not be made again."""
+    """Returns the error in bytes; a RuntimeError with its trace if it cannot be pickled and made again."""
     try:
         data = pickle.dumps((None, error), protocol=5)
         pickle.loads(data)

@@ -25,7 +25,7 @@ def restart_clock() -> None:
 
 
 def seconds_since_start() -> float:
-    """Since the process began, interpreter and imports included (Linux); elsewhere since this module was imported."""
+    """Returns the seconds since the process began, interpreter and imports included (Linux); elsewhere since the import of this module."""
     if _run:
         return time.monotonic() - _run["start"]
     try:

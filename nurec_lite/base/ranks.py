@@ -127,7 +127,7 @@ class Together(Ranks):
 
     @contextmanager
     def _exchanging(self) -> Iterator[None]:
-        """Around an exchange alone, which fails because of other ranks."""
+        """Block for an exchange alone; RankError if it fails, since other ranks are the cause."""
         try:
             yield
         except RuntimeError as error:
@@ -154,7 +154,7 @@ class Together(Ranks):
         return why
 
     def _look(self) -> None:
-        """In a thread: ends this process where the main thread waits for a rank that is gone."""
+        """Ends this process, from a thread, where the main thread waits for a rank that is gone."""
         while not self._left.wait(LOOK):
             if self.ended() is not None and not self._left.wait(GRACE):
                 self.fail(None)

@@ -40,7 +40,8 @@ def temporary_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def _created(target: Path) -> BinaryIO:
-    """Another container may look at the file before its lock is held, and remove it; then there is a next one."""
+    """Returns a new locked file beside the target. A process of another container may remove it before its lock is held; then a next
+    file is made."""
     while True:
         path = target.with_name(_name(target))
         file: BinaryIO = open(path, "xb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o666))  # noqa: SIM115

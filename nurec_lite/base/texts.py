@@ -92,7 +92,7 @@ def printable(text: str) -> str:
 
 
 def displayed(text: str) -> str:
-    """The same with its line feeds, returns and tabs."""
+    """Returns the text with control characters shown, except line feeds, returns and tabs."""
     if text.isprintable():
         return text
     return "".join(c if c in _LAYOUT else _shown(c) for c in text)

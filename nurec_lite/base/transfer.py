@@ -19,7 +19,7 @@ def upload(
     values: Tensor,  # on the host, or there already
     device: torch.device | str,
 ) -> Tensor:
-    """The same on the device; on a CPU the tensor itself."""
+    """Returns the values on the device; on a CPU the tensor itself."""
     if torch.device(device).type != "cuda" or values.is_cuda:
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)  # torch keeps the staging memory until the copy is done
@@ -141,7 +141,7 @@ class SideStream:
         self,
         tensors: Iterable[Tensor],  # made there
     ) -> None:
-        """Before tensors are dropped: their memory is used again only after the queued work of the present stream."""
+        """Call before tensors are dropped: their memory is used again only after the queued work of the present stream."""
         if self._stream is not None:
             _used_on(torch.cuda.current_stream(self._stream.device), tensors)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version of the code runs: the commit of a checkout of this project, or the version of the installed package."""
+"""The version of the running code: the commit of a checkout of this project, or the version of the installed package."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def commit() -> str:
 
 
 def commit_of(root: Path) -> str:
-    """The same of the code in a folder."""
+    """Returns the version of the code in a folder."""
     if not _is_own_checkout(root):
         return nurec_lite.__version__
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}

@@ -32,7 +32,7 @@ def decoded_bytes(sensor: Camera | Lidar) -> int:
 
 
 def decoded_sizes(capture: Capture) -> dict[str, int]:
-    """The same by the names of sensors."""
+    """Bytes of a decoded frame, by the names of sensors."""
     cameras = {camera.name: decoded_bytes(camera) for camera in capture.cameras}
     return cameras | {lidar.name: decoded_bytes(lidar) for lidar in capture.lidars}
 

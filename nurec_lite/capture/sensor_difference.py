@@ -96,7 +96,7 @@ def _lens_flaw(
 
 
 def _same_lens(was: Sequence[float], now: Sequence[float]) -> bool:
-    """None is the same as zeros."""
+    """Whether two lists of coefficients are close; missing ones count as zeros."""
     pairs = zip_longest(was, now, fillvalue=0.0)
     return all(math.isclose(a, b, rel_tol=CLOSE, abs_tol=1e-9) for a, b in pairs)
 

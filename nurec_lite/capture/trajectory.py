@@ -54,7 +54,7 @@ class Trajectory:
         self,
         times: Tensor | float,  # [...] seconds
     ) -> Tensor:  # [..., 4, 4]
-        """Lerp of the translation, slerp of the rotation; beyond the ends the outermost velocity continues."""
+        """Poses by lerp of the translation and slerp of the rotation; beyond the ends the outermost velocity continues."""
         return interpolate_trajectory(self.times, self.poses, torch.as_tensor(times, dtype=self.times.dtype))
 
 
@@ -88,7 +88,7 @@ class Velocities:
     values: Tensor  # [n, 6] float32, turning and motion in the sensor's own axes, radians and metres a second
 
     def at(self, time: float) -> Tensor:  # [6]
-        """That of the nearest time."""
+        """Returns the value of the nearest time."""
         k = bisect(self.times, time)
         near = (i for i in (k - 1, k) if 0 <= i < len(self.times))
         return self.values[min(near, key=lambda i: abs(self.times[i] - time))].clone()

@@ -154,7 +154,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Split:
-    """Which frames train and which are held out: indices into `Capture.images` and `Capture.sweeps`."""
+    """Frames that train, and frames that are held out: indices into `Capture.images` and `Capture.sweeps`."""
 
     name: str
     train_images: tuple[int, ...]

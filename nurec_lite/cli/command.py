@@ -69,7 +69,7 @@ def command(
 
 
 def _raised_by_hydra(error: Exception) -> bool:
-    """Which calls us in turn: the innermost frame of either counts."""
+    """Whether Hydra raised the error. Hydra calls us in turn, so the innermost frame of either counts."""
     packages = [
         frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in traceback.walk_tb(error.__traceback__)
     ]

@@ -27,7 +27,7 @@ folders: list[str] = []  # of the jobs that this process has begun, in their ord
 
 @contextmanager
 def one_job() -> Iterator[None]:
-    """Around a run that Hydra has started, alone or as one of several."""
+    """Block around a run that Hydra has started, alone or as one of several."""
     if HydraConfig.get().mode is RunMode.RUN:
         with mended("train"):  # here already: Hydra would announce the error in its own words
             yield

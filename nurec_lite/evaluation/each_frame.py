@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the frames that are measured. A frame that cannot be decoded or rendered costs no other."""
+"""Renders of the frames that are measured. A frame that cannot be decoded or rendered costs no other."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -143,7 +143,7 @@ def _separable(
 
 @lru_cache(maxsize=64)
 def _line(weights: tuple[float, ...], device: torch.device) -> Tensor:
-    """Copied to the device once. Nothing may be written into it."""
+    """Weights on the device, copied once; nothing may be written into them."""
     return upload(torch.tensor(weights), device)
 
 

@@ -100,7 +100,7 @@ class ImageMetrics:
                 self._actors.setdefault(name, []).append((crop.sum(), crop.numel() - masked))
 
     def _crops_in(self, capture: Capture, camera: Camera, frame: ImageFrame) -> Crops:
-        """Those of the frame, which are found together with those of the next ones of its sensor."""
+        """Crops of the frame, found together with those of the next frames of its sensor."""
         known = self._crops.get(frame.sensor, {})
         if frame.time_mid in known:
             return known[frame.time_mid]

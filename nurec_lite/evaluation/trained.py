@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which frames a run was trained on, where another split than its own is measured: none of these is held out."""
+"""The frames that a run was trained on, for measuring another split than its own: none of these is held out."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby

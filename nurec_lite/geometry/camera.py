@@ -282,7 +282,7 @@ def pixel_directions(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W, 3] unit, camera frame, through the pixel centres
-    """Made once for each camera and kept: nothing may be written into the result."""
+    """Returns the directions of all pixels, made once for each camera and kept: nothing may be written into them."""
     found = unproject(camera, _pixel_centres(camera))
     seen = torch.isfinite(found).all(dim=-1, keepdim=True)  # others are masked: they look along the axis
     return torch.where(seen, found, found.new_tensor([0, 0, 1])).to(device=device, dtype=dtype)

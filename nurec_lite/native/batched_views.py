@@ -57,7 +57,7 @@ def unsupported_reason(
     views: Sequence[AnyView],  # of one sort
     gaussians: Sequence[AnyGaussians],
 ) -> str | None:
-    """Why these cannot be rendered in one launch; None: they can."""
+    """Returns the reason against one launch of these views; None: they can share one."""
     if any(wants_pose_grad(view) for view in views):
         return "poses ask for gradients of rays"
     first = gaussians[0]
@@ -159,7 +159,7 @@ def _limits(capacity: int | None, plan: RenderPlan, rays_a_list: int, device: to
 
 
 def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64
-    """Filled on the device: a copy from the host could not be recorded."""
+    """Returns the first index of each part, and the end; filled on the device, since a copy from the host could not be recorded."""
     begins = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=device)
     for k, size in enumerate(sizes):
         begins[k + 1 :] += size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which compiled stages a plan gets."""
+"""The compiled stages of a plan."""
 
 from functools import partial
 

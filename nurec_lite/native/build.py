@@ -240,7 +240,7 @@ def _escaped(path: Path) -> str:
 
 
 def _quoted(*words: str) -> str:
-    """For the shell that ninja calls, and for ninja."""
+    """Quotes words for the shell that ninja calls, and for ninja."""
     return shlex.join(words).replace("$", "$$")
 
 
@@ -265,8 +265,8 @@ def _link_flags(tools: Toolchain) -> str:
 
 
 def _build(tools: Toolchain, folder: Path, lock: int) -> None:
-    """In a folder of its own; the library takes its name when it is whole. Ninja keeps the lock, too: if this process is killed, the
-    next one waits until ninja, which goes on, is done, and finds its work."""
+    """Builds the library in a folder of its own; it takes its name when it is whole. Ninja holds the lock, too: if this process is
+    killed, ninja goes on, and the next process waits for it and finds its work."""
     temporary, units = folder / f"{LIBRARY}.tmp", binding_units(tools, resource("kernels"))
     write_units(units, resource("kernels"), folder)
     commands = ninja_file(tools, temporary)

@@ -43,7 +43,7 @@ def private_folder(cache: Path, name: str) -> Path:
 
 
 def exposed(path: Path) -> str | None:
-    """Why others may write a file or a folder; None if only this user, or root, can, or if it is not there."""
+    """Returns the reason why others may write a file or a folder; None: only this user or root can, or it does not exist."""
     if not os.path.lexists(path):
         return None
     found = os.lstat(path)

@@ -86,7 +86,7 @@ class BatchedRenderer:
         return found
 
     def _rendered(self, scene: Scene, views: Sequence[AnyView]) -> Sequence[Rendering]:
-        """Again with more capacity if that of the last launch was too small."""
+        """Renders views; renders again with more capacity if that of the last launch was too small."""
         self._remember(scene)
         key = views[0].sensor.name, len(views), len(scene.gaussians)
         capacity = self._capacities.get(key, UNLIMITED)
@@ -100,7 +100,7 @@ class BatchedRenderer:
                 return found
 
     def _launched(self, scene: Scene, views: Sequence[AnyView], capacity: Capacities) -> Queued:
-        """Few views are recorded once it is clear that others follow."""
+        """Launches views: a few views by a recorded graph, once their capacity is known."""
         if len(views) <= MAX_CAPTURED_VIEWS and capacity != UNLIMITED:
             reads = scene.gaussians.node, self._begins, scene.tracks, *scene.parameters().values()
             found = self._recorded(views, reads, capacity, lambda places: self._queued(scene, places, capacity))

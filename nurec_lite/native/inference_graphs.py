@@ -58,7 +58,7 @@ class InferenceGraphs:
         sizes: tuple[Any, ...],  # of other things than views that may change its launches
         queue: Queue,  # queues the renders of views, and does not wait
     ) -> Queued | None:
-        """None: not recorded yet, or not at all."""
+        """Renders by a recorded graph; None: it is not recorded yet, or cannot be."""
         rays, sensor = tuple(map(room_for, views)), views[0].sensor
         if views[0].T_world_sensor_start.device.type != KIND or 0 in rays or any(map(wants_pose_grad, views)):
             return None
@@ -132,7 +132,7 @@ def _pairs(places: AnyView, view: AnyView) -> Iterator[Pair]:
 
 
 def _copied(found: Sequence[Rendering], views: Sequence[AnyView]) -> list[Rendering]:
-    """For the caller to keep, of the views' own rays: the next launch writes where these stand."""
+    """Copies the results of the views' own rays for the caller: the next launch overwrites them."""
     values = [_own(one, view) for one, view in zip(found, views, strict=True)]
     copies = [{name: torch.empty_like(value) for name, value in one.items()} for one in values]
     multi_tensor_copy((into[name], one[name]) for into, one in zip(copies, values, strict=True) for name in one)

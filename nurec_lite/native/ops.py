@@ -60,7 +60,7 @@ def load() -> None:
 
 
 def load_built() -> None:
-    """Does the same where nothing has to be compiled."""
+    """Loads the kernels if nothing has to be compiled; else does nothing."""
     if is_built(_architecture()):
         load()
 

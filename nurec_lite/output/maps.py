@@ -86,7 +86,7 @@ def _rendered(stages: Stages, scene: Scene, views: Sequence[CameraView]) -> list
 
 
 def _depth(view: CameraView, image: CameraImage) -> Tensor:  # [H, W] metres
-    """Along the camera's axis, through an angular lens along the ray."""
+    """Depth along the camera's axis; through an angular lens along the ray."""
     depth = image.distance / image.opacity.clamp(min=SOLID)
     if not view.camera.is_angular:
         depth = depth * pixel_directions(view.camera, image.distance.dtype, image.distance.device)[..., 2]
@@ -123,7 +123,7 @@ def _classes(
 
 
 def _labelled(scene: Scene, first: int) -> Scene:
-    """Painted with 1 where an actor is of the class: three classes of tracks, from `first` on, are the three channels."""
+    """The scene in colours that name classes: three classes of tracks, from `first` on, are the three channels, 1 where an actor has it."""
     names = class_names(scene)[2:]
     number = torch.tensor([-1, *(names.index(name) for name in scene.tracks.classes)])  # of each node
     one_hot = (number[:, None] == first + torch.arange(3)).float().to(scene.gaussians.node.device)

@@ -69,7 +69,7 @@ def project(
     view: CameraView | LidarView,
     capacity: int | None = None,  # not used
 ) -> Projection:
-    """No bounds: gsplat finds its own."""
+    """Returns no bounds: gsplat finds its own."""
     none = gaussians.means[:0]
     return Projection(torch.zeros(0, dtype=torch.int64, device=none.device), none[:, :2], none[:, :2])
 
@@ -79,7 +79,7 @@ def tile(
     view: CameraView | LidarView,
     capacity: int | None = None,  # not used
 ) -> PairList:
-    """No tiles: gsplat lists its own."""
+    """Returns no tiles: gsplat lists its own."""
     return PairList(projection.index[:, None], projection.index.new_zeros(1), projection.index)
 
 
@@ -148,7 +148,7 @@ def intrinsics(
     camera: Camera,
     device: torch.device,
 ) -> Tensor:  # [3, 3] float64
-    """Made once for each camera and kept; ConfigError for a lens that a pinhole cannot stand for."""
+    """Intrinsics of a camera, made once and kept; ConfigError for a lens that is no pinhole."""
     if any(camera.distortion) or camera.lens != "pinhole":
         what = "lens distortion" if camera.lens == "pinhole" else f"a {camera.lens} lens"
         raise ConfigError(

@@ -33,7 +33,7 @@ class Report:
 
     @property
     def measured(self) -> str:
-        """Which frames were measured."""
+        """Words that name the measured frames."""
         if "trained_on" in self.metrics:
             return f"frames ({self.metrics['trained_on']} of them trained on)"
         return _SUBSETS[getattr(self.config, "subset", "test")]

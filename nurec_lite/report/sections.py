@@ -72,7 +72,7 @@ def summary(report: Report) -> str:
 
 
 def _met_nothing(figure: Figure, metrics: dict[str, Any]) -> str:
-    """After the mean range error, which these rays raise far above the median: their share."""
+    """Note to the mean range error: the share of rays that meet nothing and raise it far above the median."""
     met = metrics.get("lidar_opacity_half", math.nan)
     return f" ({100 * (1 - met):.1f} % do)" if figure.key == "lidar_mean_abs_m" and measured(met) else ""
 

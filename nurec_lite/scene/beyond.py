@@ -107,7 +107,7 @@ def _sampled(picture: Picture, rotation: Tensor, height: int) -> tuple[Tensor, T
 
 
 def _stride(picture: Picture, height: int) -> int:
-    """Such that a place of the panorama still gets several pixels a row."""
+    """Returns the stride in pixels that still gives a place of the panorama several pixels a row."""
     pixels = math.pi / height * min(picture.camera.fx, picture.camera.fy)
     return max(1, min(int(pixels / PIXELS_A_CELL), picture.camera.width, picture.camera.height))
 

@@ -210,7 +210,7 @@ def _seen_from(
     turn: Tensor,  # [3] radians, of the rig
     shift: Tensor,  # [3] metres
 ) -> tuple[Tensor, Tensor]:
-    """The same of a sensor that it carries, in the sensor's axes."""
+    """Returns turn and shift of a sensor that the rig carries, in the sensor's axes."""
     return turn @ mount[:3], (shift + torch.linalg.cross(turn, mount[3])) @ mount[:3]
 
 

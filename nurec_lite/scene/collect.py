@@ -31,7 +31,7 @@ def collect_at(
     local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
     by_lidar: Sequence[bool] | None = None,  # [Q] whether a lidar looks at each time; None: cameras do
 ) -> tuple[WorldGaussians, ...]:  # Q
-    """The same at several times: one interpolation, one activation."""
+    """World-space Gaussians as by `collect_gaussian_parameters`, at several times: one interpolation, one activation."""
     tracks = scene.learned_tracks()
     poses = interpolate(tracks, times)
     local = activate(scene.gaussians) if local is None else local

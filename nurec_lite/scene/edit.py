@@ -120,7 +120,7 @@ def without_actors(
     scene: Scene,
     names: Sequence[str],  # ids of tracks; `actors`: all of them
 ) -> Scene:
-    """Their Gaussians are gone; their tracks stay, so that nodes and checkpoints keep their numbers."""
+    """Removes Gaussians of actors. Their tracks stay, so that nodes and checkpoints keep their numbers."""
     tracks = removed_tracks(scene.tracks, names)
     if not tracks:
         return scene

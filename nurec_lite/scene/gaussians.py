@@ -44,7 +44,7 @@ class Gaussians:
 
     @torch.no_grad()
     def clamp_min_scale_(self) -> None:
-        """In place. Ranges ask disks to be thin without end, and Adam follows however small the gradient is."""
+        """Clamps scales in place. Ranges ask for ever thinner disks, and Adam follows however small the gradient is."""
         self.log_scales.clamp_(min=math.log(THINNEST))
 
     def all_opacity_logits(self) -> Tensor:  # [N, 1], or [N, 2]: the camera's, and the lidar's own

@@ -52,7 +52,7 @@ def first_scene(
     device: torch.device | str,
     budget: TrainConfig,
 ) -> FirstScene:
-    """The same, where the capture decides on numbers that the configuration leaves open."""
+    """Scene as by `make_scene`, and its cap. The capture decides on numbers that the configuration leaves open."""
     limits = CapLimits.of(capture, torch.device(device), budget)
     least = limits.choose(0).cap if isinstance(cap, str) else cap  # nothing is looked at yet
     first = InitialCounts.of(config, least)

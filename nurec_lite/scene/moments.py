@@ -68,7 +68,7 @@ def _decoded(frames: Frames) -> Decoded:
 
 
 def _decoded_apart(capture: Capture, moments: list[Frames], device: torch.device) -> Iterator[Decoded]:
-    """The same of each moment, by processes, on the device."""
+    """Decoded frames of each moment, by processes, on the device."""
     frames = _all_of(moments)
     jobs: list[Callable[[], Tensor | Sweep]] = [frame.load for frame in frames]
     values = shared_results(jobs, decoders(), max(_sizes(capture, frames)), for_gpu=True)
@@ -141,7 +141,7 @@ def _parted(points: Points, actors: bool) -> tuple[Points, Points]:
 
 @dataclass(frozen=True)
 class Seen:
-    """The same of all moments, not more points than memory is meant for."""
+    """Points and colours of all moments; no more points than fit their share of memory."""
 
     background: Points
     actors: Points

@@ -14,7 +14,7 @@ SLACK = 0.02  # share of the number wanted that may be missing
 
 
 class Voxels:
-    """Which points share a voxel, for one size after the other, in the same memory."""
+    """Voxels of points, for one size after the other, in the same memory."""
 
     def __init__(
         self,

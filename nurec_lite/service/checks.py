@@ -69,7 +69,7 @@ def moment(
 
 
 def ends(pair: Any, name: str) -> Ends:
-    """Both poses of a PosePair; without an end the sensor or object stands still."""
+    """Returns both poses of a PosePair; without an end the sensor or object stands still."""
     if not pair.HasField("start_pose"):
         raise RequestError(f"{name}.start_pose is missing; give the pose at frame_start_us")
     start = pose(pair.start_pose, f"{name}.start_pose")

@@ -95,7 +95,7 @@ class ServedScene:
         return lasting.frame(0.5 * (moment.start + moment.end), start, end)
 
     def _camera(self, request: Any) -> tuple[NovelSensor, Capture]:
-        """The same object for the same camera, so that cached results are found again."""
+        """Returns one object for equal cameras, so that cached results are found again."""
         spec = request.camera_intrinsics
         key = spec.SerializeToString(deterministic=True), request.resolution_h, request.resolution_w
         with self._lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Gaussians each group of rays has to look at.
+"""Lists of the Gaussians that each group of rays has to look at.
 
 Rays come in tiles: 4x4 pixels of a camera, or the rays of one (azimuth, elevation) cell of a lidar. Small tiles waste few
 responses on rays that a Gaussian does not reach, and these decide the time on a CPU.
@@ -27,7 +27,7 @@ class RayRows:
     features: Tensor  # [N, 2]
 
     def of(self, features: Tensor) -> Tensor | None:
-        """None: they were made with other ones."""
+        """Returns the rows; None: they were made with other features."""
         return self.rows if features is self.features else None
 
 
@@ -44,7 +44,7 @@ class PairList:
     read: RayRows | None = None  # where they were made on the way
 
     def rows_with(self, features: Tensor) -> Tensor | None:
-        """Packed rows of the Gaussians with these features, if an earlier stage made them."""
+        """Returns packed rows of the Gaussians with these features; None: no earlier stage made them."""
         return None if self.read is None else self.read.of(features)
 
     def part(self, start: int, stop: int) -> "PairList":

@@ -75,7 +75,7 @@ def collected(
 
 
 def capacity(view: AnyView) -> Capacity:
-    """None: lists are as long as they need."""
+    """Returns None: lists are as long as they need."""
     return None
 
 
@@ -123,8 +123,8 @@ def optimize(state: TrainState) -> None:
 
 @contextmanager
 def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None]:
-    """Within the block, the optimizer does nothing where `failed` is not 0: torch's fused kernels ask for `found_inf`, which is how
-    gradients that overflowed are skipped."""
+    """Block whose optimizer does nothing where `failed` is not 0: torch's fused kernels read `found_inf`, which skips gradients that
+    overflowed."""
     if failed is None:
         yield
         return
@@ -136,7 +136,7 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
 
 
 def noise(state: TrainState, shift: Noise = sgld_noise) -> None:
-    """After the update, in every step: scales keep the least useful thickness, and transparent Gaussians explore."""
+    """Clamps scales to the least useful thickness, and moves transparent Gaussians at random; after the update of every step."""
     assert state.lr_and_noise is not None
     state.scene.gaussians.clamp_min_scale_()
     if state.config.density.noise > 0:
@@ -146,7 +146,7 @@ def noise(state: TrainState, shift: Noise = sgld_noise) -> None:
 
 
 def density(stages: Stages, state: TrainState) -> None:
-    """After the update: relocation and growth, now and then."""
+    """Relocates and adds Gaussians now and then, after the update."""
     config, g = state.config.density, state.scene.gaussians
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:

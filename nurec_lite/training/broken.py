@@ -108,7 +108,7 @@ def _kept(state: TrainState, checkpoint: Path) -> str:
 
 
 def _first(state: TrainState) -> TrainState:
-    """Made anew: to keep it from the start would cost every run memory or time."""
+    """Makes the first state anew: to keep it from the start would cost every run memory or time."""
     return make_state(state.config, state.plan.capture, state.device)
 
 

@@ -74,7 +74,7 @@ def _lidar_from(record: dict[str, Any]) -> Lidar:
 
 
 def path_from(record: dict[str, Any]) -> KnownPath | None:
-    """None: an older version wrote the record."""
+    """Returns the poses in a record; None: an older version wrote it."""
     if (path := record.get("path")) is None:
         return None
     return KnownPath(Trajectory(path["times"], path["poses"]), path["poses_from"])

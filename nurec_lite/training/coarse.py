@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From coarse to fine: for the first part of a run (train.coarse) images are learned at half of their width and height, a quarter of the
+"""Coarse images first: for the first part of a run (train.coarse) images are learned at half of their width and height, a quarter of the
 pixels, so that steps cost less while they place large structures."""
 
 from dataclasses import replace

@@ -38,7 +38,7 @@ class Relocation:
         self,
         order: Tensor,  # [M] int64
     ) -> "Relocation":
-        """The same Gaussians."""
+        """Returns the same Gaussians in another order."""
         changed = {name: value[order] for name, value in self.changed.items()}
         return Relocation(changed, self.node[order], self.source[order], self.anew[order])
 
@@ -228,12 +228,12 @@ def offsets(
     amount: Tensor,  # [N] standard deviations
     generator: torch.Generator,
 ) -> Tensor:  # [N, 3] metres
-    """Drawn from the Gaussians themselves, about their means: amount R S eta with normal eta."""
+    """Draws offsets from the Gaussians themselves, about their means: amount R S eta with normal eta."""
     return along(quats, log_scales, amount, normal_like(log_scales, generator))
 
 
 def normal_like(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Drawn on the device of `like`, of its shape."""
+    """Draws normal numbers on the device of `like`, in its shape."""
     return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
 
 

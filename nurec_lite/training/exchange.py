@@ -48,7 +48,7 @@ class Message:
         self._copied.add(k)
 
     def _allocate(self) -> None:
-        """Once, since some messages are never sent."""
+        """Allocates the array at the first use, since some messages are never sent."""
         if self._gradients:
             return
         self.array = self.array.new_zeros(sum(self.lengths) + ALIGNED)
@@ -97,7 +97,7 @@ class EarlyMessage(Message):
         return lambda parameter: self._arrived(k, parameter)
 
     def _arrived(self, k: int, parameter: Tensor) -> None:
-        """In a thread of autograd, on the stream that made the gradient. Autograd also calls it where a formula returns no gradient."""
+        """Copies a gradient, in a thread of autograd, on the stream that made it. Autograd also calls it without a gradient."""
         if parameter.grad is None:
             return
         self.copy(k)
@@ -119,7 +119,7 @@ class EarlyMessage(Message):
 
 
 class Exchange:
-    """Stands in for `reduce` of the baseline."""
+    """Replaces `reduce` of the baseline."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks

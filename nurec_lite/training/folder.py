@@ -47,7 +47,7 @@ def _of_an_older_version(out: Path) -> set[str] | None:
 
 
 def _pictures(out: Path) -> Iterator[str]:
-    """Those of the frames that the run has measured."""
+    """Pictures of the frames that the run has measured."""
     rows = csv.DictReader(_start_of(out / FRAMES).splitlines()) if _is_plain(out / FRAMES) else ()
     for row in rows:
         sensor, index = str(row.get("sensor")), str(row.get("index"))

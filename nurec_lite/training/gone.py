@@ -25,7 +25,7 @@ UNTURNED = (1.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Gone:
-    """Which of N Gaussians left the scene, on the device; counts on the host."""
+    """Masks of the N Gaussians that left the scene, on the device; counts on the host."""
 
     rows: Tensor  # [N] bool
     count: int
@@ -83,7 +83,7 @@ def bury(
     optimizer: torch.optim.Adam,
     rows: Tensor,  # [N] bool
 ) -> None:
-    """In place, so that recorded steps go on. Dead Gaussians lie at the origin of their node."""
+    """Makes Gaussians dead in place, so that recorded steps go on. Dead Gaussians lie at the origin of their node."""
     dead = {
         "quats": torch.tensor(UNTURNED),
         "log_scales": torch.tensor(math.log(THINNEST)),

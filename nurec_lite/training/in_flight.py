@@ -28,7 +28,7 @@ class Snapshot:
 
     @staticmethod
     def of(state: TrainState) -> "Snapshot":
-        """Without copying anything that is on the device."""
+        """Takes a snapshot without copying anything that is on the device."""
         g, optimizer = state.scene.gaussians, state.optimizer
         return Snapshot(
             {f.name: getattr(g, f.name) for f in fields(Gaussians)},

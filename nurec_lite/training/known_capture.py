@@ -30,7 +30,7 @@ log = logging.getLogger("nurec_lite")
 def known_of(
     content: dict[str, Any],  # of the checkpoint
 ) -> Known:
-    """Its poses and tracks. An older one has no poses: these are found again."""
+    """Poses and tracks of a checkpoint. An older one has no poses: these are found again."""
     return Known(tracks_of(content["scene"]), path_from(content.get("capture", {})))
 
 

@@ -61,7 +61,7 @@ def backward(
 
 
 class _Whole(torch.autograd.Function):
-    """Stands for the weighted sum of all terms in autograd; nothing reads its value. torch's own way, gradients of
+    """Weighted sum of all terms, for autograd alone; nothing reads its value. torch's own way, gradients of
     several roots, imports sympy, which takes a second."""
 
     @staticmethod
@@ -153,7 +153,7 @@ def with_range_targets(
     sweep: Sweep,  # of the same rays
     reach: float,  # metres: largest residual of a Gaussian; 0: no targets
 ) -> LidarView:
-    """With the measured ranges as targets; Gaussians on rays that did not return miss nothing."""
+    """Returns the view with the measured ranges as targets; Gaussians on rays without return have no residual."""
     if reach == 0:
         return view
     return replace(view, targets=torch.stack([sweep.ranges, sweep.returned * reach], dim=-1))
@@ -211,7 +211,7 @@ def calibration_terms(
 def _mean_squares(
     parts: Sequence[tuple[Tensor, float]],  # of any shape, and the weight of its mean
 ) -> Tensor:  # []
-    """Weighed and added up, by one product of vectors: a launch instead of a dozen. A part without numbers adds nothing."""
+    """Weighted sum of mean squares, by one product of vectors: a launch instead of a dozen. A part without numbers adds nothing."""
     numbers = torch.cat([part.flatten() for part, _ in parts])
     counts = tuple((part.numel(), weight) for part, weight in parts)
     return torch.dot(numbers * numbers, _shares(counts, numbers.dtype, numbers.device))

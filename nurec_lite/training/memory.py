@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Out of memory, on the host or on a GPU: its signs, and a budget that needs less."""
+"""Lack of memory, on the host or on a GPU: its signs, and a budget that needs less."""
 
 from dataclasses import replace
 from typing import Any

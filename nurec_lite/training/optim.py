@@ -94,7 +94,7 @@ def overwrite_gaussians(
     moved: Relocation,  # of as many Gaussians as there are
     void: Tensor | None = None,  # [] bool: all stays as it is; None: it does not
 ) -> None:
-    """The same in place, so that a recorded step, which reads these tensors, goes on."""
+    """Writes the values of a relocation in place, so that a recorded step, which reads these tensors, goes on."""
     if void is not None:
         moved = _unless(void, moved, scene)
     for group in _groups(optimizer):

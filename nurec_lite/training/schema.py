@@ -160,7 +160,7 @@ def _check_tracks(value: Any) -> tuple[int, int]:  # how many tracks, and keyfra
 
 
 def _check_optimizer(value: Any, parameters: dict[str, Tensor]) -> None:
-    """Only moments are taken from it; the program has Adam's other settings."""
+    """Checks the optimizer's state. Only moments are taken from it; the program has Adam's other settings."""
     check_keys(value, "optimizer", ("state", "param_groups"))
     groups, state = value["param_groups"], value["state"]
     named = type(groups) is list and all(type(group) is dict for group in groups)

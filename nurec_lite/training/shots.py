@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which images and which lidar rays each step trains on, and their decoding. Everything depends on (seed, step) alone, so that a
+"""The images and lidar rays that each step trains on, and their decoding. Everything depends on (seed, step) alone, so that a
 resumed run and loader processes get the same shots."""
 
 import math
@@ -72,7 +72,7 @@ class Shots:
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
     def copied(self, copy: Copy) -> "Shots":
-        """With a copy of every tensor; those that several records share are copied once."""
+        """Returns the shots with a copy of every tensor; those that several records share are copied once."""
         once: dict[int, Tensor] = {}
 
         def of(tensor: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class Shots:
 
 
 def _each(value: Any, copy: Copy) -> Any:
-    """Goes through the shots' own records; cameras and lidars stay where they are."""
+    """Replaces each tensor of the shots' own records; cameras and lidars stay."""
     if isinstance(value, Tensor | BufferSlot | np.ndarray):
         return copy(value)
     if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView | RayGroups):
@@ -131,7 +131,7 @@ class ShotPlan:
 
     @cached_property
     def images(self) -> Order:
-        """Which a step learns from."""
+        """Order of the images over all steps."""
         frames = self.split.train_images
         moments = tuple(self.capture.moments.images[i] for i in frames)
         return Order(frames, moments, self.seed, self.images_a_step)
@@ -199,7 +199,7 @@ def as_planned(plan: ShotPlan) -> ShotPlan:
 
 
 def as_it_is(view: LidarView) -> LidarView:
-    """Its rays are in no groups that could be known beforehand."""
+    """Returns the view without ray groups: its rays are in none that could be known beforehand."""
     return view
 
 

@@ -68,7 +68,7 @@ def _check_equal(what: str, a_step: int, frames: int, ranks: int) -> None:
 
 
 def _same_relocations(inner: Rearrange, ranks: Ranks) -> Rearrange:
-    """Stands around `rearrange`. Ranks draw the same numbers, but a GPU may add up weights in another order."""
+    """Wraps `rearrange`. Ranks draw the same numbers, but a GPU may add up weights in another order."""
 
     def rearrange(stages: Stages, state: TrainState, n_new: int) -> None:
         inner(stages, state, n_new)

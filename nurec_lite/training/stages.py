@@ -79,7 +79,7 @@ class Rearrange(Protocol):
 
 @dataclass(frozen=True)
 class FeedStages:
-    """From the capture to the shots of a step on the device."""
+    """Stages from the capture to the shots of a step on the device."""
 
     frames: p.Frames
     next_batch: p.NextBatch
@@ -93,7 +93,7 @@ class FeedStages:
 
 @dataclass(frozen=True)
 class RenderStages:
-    """From the scene to images and lidar returns."""
+    """Stages from the scene to images and lidar returns."""
 
     correct: p.Correct
     activate: p.Activate
@@ -111,7 +111,7 @@ class RenderStages:
 
 @dataclass(frozen=True)
 class LossStages:
-    """From renders to the terms of the loss."""
+    """Stages from renders to the terms of the loss."""
 
     expose: p.Expose
     slice_grid: p.SliceGrid
@@ -123,7 +123,7 @@ class LossStages:
 
 @dataclass(frozen=True)
 class UpdateStages:
-    """From gradients to the next state, and the step around all of it."""
+    """Stages from gradients to the next state, and the step around all of it."""
 
     reduce: p.UpdateState  # gradients and `failed`, over the processes that train together
     optimize: p.UpdateState

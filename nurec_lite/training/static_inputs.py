@@ -103,7 +103,7 @@ def _padded(shot: SweepShot, rays: int) -> SweepShot:
 
 
 def _padded_groups(known: RayGroups | None, more: int) -> RayGroups | None:
-    """With places for as many more rays, however they are spread over bands."""
+    """Returns ray groups with places for as many more rays, however they spread over bands."""
     if known is None:
         return None
     n = len(known.rays) + more // GROUP + 1

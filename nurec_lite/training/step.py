@@ -44,7 +44,7 @@ def step(stages: Stages, state: TrainState) -> StepResult:
 
 
 def try_step(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-    """Does the part of a step that can be repeated with the same shots."""
+    """Runs the part of a step that can be repeated with the same shots."""
     stages.feed.schedule(stages, state)
     result = stages.update.learn(stages, state, shots)
     with span("density"):
@@ -182,7 +182,7 @@ def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, 
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, capacity: Capacity = None) -> PairList:
-    """Which Gaussians each of the view's tiles looks at."""
+    """Lists of the Gaussians of each of the view's tiles."""
     with span("project"):
         projection = stages.render.project(gaussians, view, capacity)
     with span("tile"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On long drives, regularisers leave the Gaussians alone that no view of a step sees.
+"""Regularisers on long drives: they leave the Gaussians alone that no view of a step sees.
 
 A step of a long drive sees a few percent of the Gaussians. The others get a gradient from regularisers alone, and Adam makes of the
 smallest gradient a whole step: before its first image comes, a Gaussian has faded, noise moves it about, and the scene falls apart. On a
@@ -20,7 +20,7 @@ def is_long(state: TrainState) -> bool:
 
 @torch.no_grad()
 def keep_unseen(state: TrainState) -> None:
-    """Between the backward pass and the update: a Gaussian without a gradient of its mean was seen by no view."""
+    """Drops gradients of unseen Gaussians, between the backward pass and the update: no view saw one whose mean has no gradient."""
     gaussians = state.scene.gaussians
     if gaussians.means.grad is None or not is_long(state):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks whether parameters and Adam's moments are still numbers, and Gaussians still where the capture is, without a wait for the GPU.
+"""Checks that parameters and Adam's moments are still numbers, and Gaussians still near the capture, without a wait for the GPU.
 
 A Gaussian with a mean that is not finite meets no ray, so no loss shows it. The largest magnitudes show it: NaN and infinity are larger
 than anything.
@@ -44,7 +44,7 @@ class Watch:
     _coming: deque[tuple[int, tuple[str, ...], HostFuture]] = field(default_factory=deque)
 
     def look(self, step: int, optimizer: torch.optim.Adam) -> None:
-        """After every step."""
+        """Starts a reading now and then; called after every step."""
         if step % EVERY == 0:
             self._send(step, optimizer)
 
@@ -56,7 +56,7 @@ class Watch:
         return None
 
     def trouble_now(self, step: int, optimizer: torch.optim.Adam) -> tuple[int, str] | None:
-        """The same of the present state; waits."""
+        """Returns the trouble of the present state; waits for the device."""
         self._send(step, optimizer)
         while self._coming:
             if (found := self._judged(self._received())) is not None:

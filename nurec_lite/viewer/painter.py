@@ -55,7 +55,7 @@ class Painter:
         self._scenes: OrderedDict[tuple[int, Edits], tuple[Scene, Scene]] = OrderedDict()
 
     def renew(self, run: Reconstruction) -> None:
-        """Another scene of the same drive is drawn from now on."""
+        """Draws another scene of the same drive from now on."""
         self.run = run
         self._scenes.clear()
 

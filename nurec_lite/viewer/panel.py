@@ -134,7 +134,7 @@ class Panel:
     # ---- events
 
     def _on(self, handle: Any, work: Callable[[], None]) -> None:
-        """Does the work when the user, not this program, changes a control; shows errors to the user."""
+        """Runs the work when the user, not this program, changes a control; shows errors to the user."""
 
         def changed(event: Any) -> None:
             if event.client_id is None:

@@ -69,7 +69,7 @@ def _pattern(lidar: Lidar, start: float, end: float) -> Callable[[], Any]:
 
 @dataclass(frozen=True)
 class _Gone:
-    """Stands in for the decoder of an image."""
+    """Replaces the decoder of an image."""
 
     capture: str
 

@@ -39,7 +39,7 @@ def depth_colours(
 
 
 class Sender:
-    """Its methods may be called from any thread."""
+    """Sender of pictures to a browser; its methods may be called from any thread."""
 
     def __init__(self, send: Callable[[Encoded], None], full: Callable[[bool], None]) -> None:
         """`full` gets whether no other picture should be painted now."""

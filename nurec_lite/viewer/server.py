@@ -136,8 +136,8 @@ def refusal(
     bound: str,  # address that the server was bound to
     pages: set[str],  # that may be asked for
 ) -> tuple[http.HTTPStatus, str] | None:
-    """Why a request is not answered; None if it is. A page of another site may neither connect itself nor, under a name of its own for
-    this machine, be taken for ours."""
+    """Returns the reason against a request; None: it is answered. A page of another site may not connect,
+    nor be taken for ours under another name of this machine."""
     if unquote(path.partition("?")[0]).strip("/") not in pages:
         return http.HTTPStatus.NOT_FOUND, "there is no such page\n"
     name = _hostname(f"//{hosts[0]}") if len(hosts) == 1 else None

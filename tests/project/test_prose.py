@@ -12,6 +12,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = {"Of", "By", "As", "What", "Where", "Who", "Whose", "Whom", "How", "Whoever"}  # words that begin no docstring
+FIRST_OF_PACKAGE = FIRST | {  # and none of the package's own: it names a result or an action
+    "Again", "After", "Along", "Around", "At", "Before", "Below", "Between", "Copied", "Drawn", "Elsewhere", "Filled", "For", "From",
+    "In", "Its", "Made", "None", "Not", "On", "Once", "Said", "Since", "Such", "Those", "Towards", "Twice", "Which", "Why", "With",
+    "Within", "Without",
+}  # fmt: skip
 PRONOUNS = ("what", "whatever", "who", "whom", "whoever")
 PREPOSITIONS = (  # a clause may begin with one of them and "which"
     "about", "above", "across", "after", "against", "along", "among", "around", "at", "before", "behind", "below", "beside", "between",
@@ -43,10 +48,10 @@ def documented(node: ast.AST) -> Iterator[ast.AST]:
             yield from documented(child)
 
 
-def headless(source: str) -> list[str]:
-    """Docstrings whose first word is one of FIRST, with their lines."""
+def headless(source: str, first: set[str] = FIRST) -> list[str]:
+    """Docstrings with one of these first words, with their lines."""
     return [
-        f"{line}: {text.splitlines()[0]}" for line, text in docstrings(source) if text.split()[0].strip(",.:") in FIRST
+        f"{line}: {text.splitlines()[0]}" for line, text in docstrings(source) if text.split()[0].strip(",.:;") in first
     ]
 
 
@@ -122,5 +127,6 @@ def test_docstrings_and_comments_have_no_indirect_clause(folder: str) -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_say_what_is_returned(folder: str) -> None:
     files = sorted((ROOT / folder).rglob("*.py"))
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless(path.read_text())]
+    first = FIRST_OF_PACKAGE if folder == "nurec_lite" else FIRST
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless(path.read_text(), first)]
     assert files and found == []

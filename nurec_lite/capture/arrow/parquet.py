@@ -77,7 +77,7 @@ class Row:
 
 @lru_cache(maxsize=32)
 def _walk(path: Path, columns: tuple[str, ...], changed: int, size: int) -> "_Walk":
-    """Kept, so that consecutive rows cost only the bytes between them."""
+    """Returns the reader of these columns, one for all calls: consecutive rows cost only the bytes between them."""
     return _Walk(path, columns)
 
 

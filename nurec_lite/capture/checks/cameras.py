@@ -97,7 +97,7 @@ def _said(sample: Sample, camera: Camera) -> Fit:
 
 
 def _close(sample: Sample, camera: Camera) -> Agreement | None:
-    """None: edges do not agree as the capture says, or tell too little."""
+    """Returns the best agreement near the capture's own values; None: edges do not agree there, or tell too little."""
     seen = agrees(_said(sample, camera))
     return sample.kept(
         ("close", camera.name),

@@ -99,7 +99,7 @@ def jumps(path: Path, least: float = LEAST) -> list[tuple[int, float]]:
 
 
 def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Verdict | None:
-    """None: the sweeps show that the rig moved so, or they show nothing and the jump is not `large`."""
+    """Returns a verdict on a jump; None: the sweeps show the same motion, or they show nothing and the jump is not `large`."""
     frame, step = path.frames[i + 1], float(path.steps[i].norm())
     seconds = float(path.times[i + 1] - path.times[i])
     sentence = f"The poses jump by {metres:.1f} m before frame {frame.index} of {path.sensor}: they go {step:.1f} m in {seconds:.2f} s"

@@ -65,7 +65,7 @@ def level_of(
 
 
 def closer_look(sample: Sample) -> Sample:
-    """More frames, for a capture that seems wrong."""
+    """Returns a sample of more frames, for a capture that seems wrong."""
     images, sweeps = (None if most is None else max(most, CLOSER) for most in (sample.images, sample.sweeps))
     return sample.kept("closer", lambda: Sample(sample.capture, images, sweeps, sample.found))
 

@@ -19,7 +19,7 @@ SHARE, TIMES = 0.06, 2.0  # of the returns that the highest bin above has and th
 
 
 def upside_down(lidar: Lidar, sweeps: Sequence[Ordered]) -> Flaw | None:
-    """None also where ranges in reversed order lie on a level surface below more clearly."""
+    """Returns the flaw of a lidar on its head; None also if ranges in reversed order show a level surface below more clearly."""
     below, above, backwards = (
         _level(lidar, sweeps, sign, turned) for sign, turned in ((-1, False), (1, False), (-1, True))
     )

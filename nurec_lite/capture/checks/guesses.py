@@ -182,7 +182,7 @@ def _places_in_other_units(camera: Camera) -> Iterator[Guess]:
 
 
 def looking(camera: Camera, degrees: float) -> Guess:
-    """Elsewhere, from the same place: about the rig's vertical axis, positive to the left."""
+    """Guess that the camera looks elsewhere from the same place: turned about the rig's vertical axis, positive to the left."""
     T = camera.T_rig_cam
     side = "backwards" if abs(degrees) > 178 else f"{abs(degrees):.0f}° farther {'left' if degrees > 0 else 'right'}"
     turned = replace(camera, T_rig_cam=_placed(_about_z(degrees)[:3, :3] @ T[:3, :3], T))

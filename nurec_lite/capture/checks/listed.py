@@ -10,7 +10,7 @@ WORST_FIRST = (Level.CERTAIN, Level.LIKELY, Level.FAILED, Level.UNKNOWN, Level.R
 
 
 def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Sorted by level; within a level they keep their order."""
+    """Returns the verdicts by level, the worst first; within a level they keep their order."""
     return sorted(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.level))
 
 

@@ -61,7 +61,7 @@ def stamps_of(capture: Capture) -> list[Stamps]:
 
 
 def missing(stamps: Stamps, every: Sequence[Stamps]) -> Iterator[Verdict]:
-    """At most one verdict: about numbers if they show more missing frames than gaps do, else about gaps."""
+    """Yields at most one verdict: about numbers if they show more missing frames than gaps do, else about gaps."""
     gaps = _gaps(stamps)
     lost = sum(round(float(stamps.steps[i]) / stamps.period) - 1 for i in gaps)
     numbers, other = max(((_lacks(stamps, o), o) for o in every), key=lambda pair: len(pair[0]), default=([], stamps))

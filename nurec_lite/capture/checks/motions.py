@@ -40,7 +40,7 @@ def known_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
 
 
 def more_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
-    """Twice as many motions, for doubtful poses."""
+    """Returns twice as many motions, for doubtful poses."""
     twice = Sample(sample.capture, sample.images, None if sample.sweeps is None else 2 * sample.sweeps, sample.found)
     return sample.kept(("more motions", lidar.name), lambda: undisturbed(twice, lidar))
 

@@ -42,7 +42,7 @@ class Track:
 
 
 def track_of(measured: Measured | None) -> Track | None:
-    """None: positions, velocities or attitudes were not measured."""
+    """Returns the track of measured positions; None: positions, velocities or attitudes were not measured."""
     if measured is None or measured.positions is None or measured.velocities is None or measured.attitudes is None:
         return None
     world = quat_rotate(measured.attitudes, measured.velocities)

@@ -169,7 +169,7 @@ def _lasting(frame: SweepFrame, sweep: Sweep) -> float:
 
 
 def moved_by(frame: SweepFrame, sweep: Sweep, lidar: Lidar) -> Moved | None:
-    """None: the lidar stands, or too few points tell."""
+    """Returns the motion that the points of a sweep show; None: the lidar stands, or too few points tell."""
     T = lidar.T_rig_lidar.double()
     seconds = frame.time_end - frame.time_start
     if seconds <= 0:

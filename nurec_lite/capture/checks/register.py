@@ -130,7 +130,7 @@ class Pair:
         return min(len(self.a.points), len(self.b)) > NEIGHBOURS and len(self.a.flat[0]) > NEIGHBOURS
 
     def _meet(self, T: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Moved source [m, 3], nearest surface points [m, 3] and normals [m, 3], and which of them are within reach [m]."""
+        """Returns the moved source [m, 3], nearest surface points [m, 3] and normals [m, 3], and which of them are within reach [m]."""
         points, normals, tree = self.a.flat
         moved = transform(T, self._source)
         distances, indices = tree.query(moved.numpy(), distance_upper_bound=reach)

@@ -62,7 +62,7 @@ def verdicts(sample: Sample) -> list[Verdict]:
 
 
 def all_verdicts(sample: Sample) -> list[Verdict]:
-    """The same, but a frame that cannot be read is a verdict, and the other checks go on."""
+    """Verdicts of all checks. A frame that cannot be read is a verdict, and the other checks go on."""
     found: Found = {}
     for of_wave in _waves(sample):
         found |= of_wave

@@ -19,7 +19,7 @@ def doubts_about(
     source: str,  # file or folder, for the message
     trust: bool,  # the user's data.trust
 ) -> list[Verdict]:
-    """The same as `found_doubts`, logged at once."""
+    """Returns the result of `found_doubts`, and logs it at once."""
     doubts = found_doubts(sample, source, trust)
     log_doubts(doubts)
     return doubts

@@ -56,7 +56,7 @@ def matrix_of(
 def is_rotation(
     R: Tensor,  # [..., 3, 3] float64
 ) -> bool:
-    """Up to rounding to four digits; no reflection."""
+    """Whether R are rotations, up to rounding to four digits, and no reflections."""
     eye = torch.eye(3, dtype=torch.float64).expand_as(R)
     return torch.allclose(R @ R.mT, eye, atol=1e-3) and bool((torch.linalg.det(R) > 0).all())
 

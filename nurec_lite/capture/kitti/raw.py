@@ -265,7 +265,7 @@ def _doubts(drive: Drive, file: PosesFile | None, scan: Scan | None) -> Iterator
 
 
 def _readings(drive: Drive, file: PosesFile) -> Iterator[Reading]:
-    """The same file by other conventions."""
+    """Readings of the poses' file by other conventions."""
     for convention in others(file.convention):
         read = partial(_read_as, drive, PosesFile(file.path, convention))
         yield Reading(meaning(convention), f"give data.poses.convention={convention}", read)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which way the lidar turns, where the order of the points says it.
+"""The lidar's direction of rotation, where the order of the points shows it.
 
 Files that hold column after column are in the order of time. Files that hold ring after ring are not, or need not be.
 """

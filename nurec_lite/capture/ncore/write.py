@@ -47,7 +47,7 @@ def write_ncore(
     quality: int = 95,  # of JPEG
     progress: Progress | None = None,
 ) -> None:
-    """Appears at `path` only when complete. `path` ends in .zarr.itar, which NCore's library asks for."""
+    """Writes a capture as an NCore store. It appears at `path` only when complete; NCore's library asks for the ending .zarr.itar."""
     check_installed()
     check_capture(capture, capture.name)
     if not path.parent.is_dir():
@@ -201,7 +201,7 @@ def _noted(capture: Capture, frame: ImageFrame | SweepFrame, clock: Clock) -> tu
 
 
 class _Order:
-    """Sees to it that the frames of a sensor follow one another, at both ends."""
+    """Checks that the frames of a sensor follow one another, by their starts and by their ends."""
 
     def __init__(self, name: str) -> None:
         self.name, self.before = name, dict[str, tuple[int, int]]()

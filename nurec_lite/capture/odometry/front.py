@@ -122,7 +122,7 @@ def _ahead(speed: float) -> Tensor:  # [6]
 
 
 def _seen(cloud: Cloud, velocity: Tensor) -> Tensor:  # [n, 3]
-    """Some points as the rig sees them in the middle of the sweep."""
+    """Returns thinned points as the rig sees them in the middle of the sweep."""
     some = cloud.select(thinned(cloud.points, CELL))
     return some.moved(lambda times: exp(velocity * (times - cloud.time)[:, None]))
 

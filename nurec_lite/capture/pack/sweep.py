@@ -153,7 +153,7 @@ def _compress(streams: Iterable[bytes]) -> bytes:
 
 
 def _decompress(data: bytes, size: int) -> bytes:
-    """Exactly `size` bytes, to the last of the stream: one more is asked for, so that its end is seen, too."""
+    """Returns exactly `size` bytes, the whole stream: it asks for one more, to see that the stream ends."""
     if data[:1] == _ZLIB:
         decompressor: Any = zlib.decompressobj()
     else:

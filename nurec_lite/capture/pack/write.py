@@ -51,7 +51,7 @@ def write_pack(
     quality: int = 95,  # of JPEG, without chroma subsampling
     progress: Progress | None = None,
 ) -> None:
-    """Appears at `path` only when complete. Equal captures give equal bytes."""
+    """Writes a capture as a pack. It appears at `path` only when complete; equal captures give equal bytes."""
     if image_format not in IMAGE_FORMATS:
         raise CaptureError(f"image_format is '{image_format}', but must be one of {', '.join(IMAGE_FORMATS)}")
     if not 1 <= quality <= 100:

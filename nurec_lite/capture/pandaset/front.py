@@ -47,7 +47,7 @@ def front_lidar(
     sequence: Sequence,
     files: dict[int, Path],  # number of a revolution -> its table
 ) -> Lidar:
-    """At its place on the car, with the axes of the rig; bands of elevation stand for beams."""
+    """The front lidar at its place on the car, with the axes of the rig; bands of elevation stand for beams."""
     T = torch.eye(4, dtype=torch.float64)
     T[:3, 3] = sequence.mountings[GT][:3, 3]
     paths = list(files.values())

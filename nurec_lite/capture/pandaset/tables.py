@@ -27,7 +27,7 @@ REMEDY = "copy the file again from its source"
 
 
 class _Kept:
-    """Stands for an object of pandas: keeps its arguments."""
+    """Replacement of an object of pandas: keeps its arguments."""
 
     given: tuple[Any, ...] = ()
     state: Any = None
@@ -40,7 +40,7 @@ class _Kept:
 
 
 class _ArrayType:
-    """Stands for numpy.ndarray, which a pickle names but does not call."""
+    """Replacement of numpy.ndarray, which a pickle names but does not call."""
 
 
 def _empty_array(kind: Any, shape: Any, code: Any) -> NDArray[Any]:

@@ -28,7 +28,7 @@ MAGIC = (b"\x89PNG", b"\xff\xd8")
 
 
 def flaw_of(message: Any, kind: str) -> str | None:
-    """Why images like this one cannot be read; None: they can."""
+    """Returns the reason why images like this one cannot be read; None: they can."""
     if kind == COMPRESSED:
         form, data = str(message.format).lower(), bytes(message.data[:4])
         if "compresseddepth" in form:

@@ -164,7 +164,7 @@ def _attitudes(index: Index, rig: str, stamps: Tensor) -> Tensor | None:  # [n, 
 
 
 def _headings(times: Tensor, places: Tensor) -> Tensor:  # [n, 3, 3]
-    """Along the way driven, about a second of it; that of the nearest moment that drives where the vehicle stands."""
+    """Rotations along the driven way of about a second; where the vehicle stands, that of the nearest moving moment."""
     keys = torch.eye(4, dtype=torch.float64).repeat(len(times), 1, 1)
     keys[:, :3, 3] = places
     ends = (times + 0.5).clamp(max=times[-1]), (times - 0.5).clamp(min=times[0])

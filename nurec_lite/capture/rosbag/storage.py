@@ -130,7 +130,7 @@ def check_size(path: Path, size: int) -> None:
 
 
 def database(path: Path) -> sqlite3.Connection:
-    """Read only: the file stays as it is, and no other file appears."""
+    """Opens a database to read: the file stays as it is, and no other file appears."""
     return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
 
 

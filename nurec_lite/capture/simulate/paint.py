@@ -204,7 +204,7 @@ def sky(
     directions: Tensor,  # [n, 3] unit
     seed: int,
 ) -> Tensor:  # [n, 3]
-    """Pale at the horizon, blue above, with soft clouds and a glow about the sun."""
+    """Colours of the sky: pale at the horizon, blue above, with soft clouds and a glow about the sun."""
     up = directions[:, 2].clamp(min=0)
     colour = mix(_rgb(up, *HAZE).expand(len(up), 3), _rgb(up, 0.24, 0.46, 0.86), 1 - torch.exp(-3.0 * up))
     plane = directions[:, :2] / (up + 0.25)[:, None]

@@ -62,7 +62,7 @@ def _turning_time(config: SimulationConfig, number: int) -> float:
 
 
 def _turning(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Comes towards us and turns off to its right, into a side street."""
+    """A car that comes towards us and turns off to its right, into a side street."""
     run = _ONCOMING * (times - _turning_time(config, number))  # metres along its path, 0 where the arc begins
     angle = (run / _TURN_RADIUS).clamp(0, 0.5 * math.pi)
     beyond = (run - 0.5 * math.pi * _TURN_RADIUS).clamp(min=0)
@@ -73,14 +73,14 @@ def _turning(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tens
 
 
 def _oncoming(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Follows the n-th turning car and passes us."""
+    """A car that follows the n-th turning car and passes us."""
     meeting = _turning_time(config, number) + 2.4
     x = config.speed * meeting - _ONCOMING * (times - meeting)
     return x, torch.full_like(x, LANE), torch.full_like(x, math.pi)
 
 
 def _waiting(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Comes out of a side street to our right, stops at its mouth until we and the oncoming car have passed, and crosses."""
+    """A car from a side street to our right: it stops at the mouth until we and the oncoming car have passed, and crosses."""
     entered = _turning_time(config, number)
     braking = (times - entered + 2.0).clamp(0, _STOPPING)
     starting = (times - entered - 5.5).clamp(0, _STOPPING)

@@ -175,7 +175,7 @@ def _whole_length(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles) 
 def _top(
     heights: Doubles,  # [p] metres above the ground, of all moments
 ) -> float:
-    """Below a layer that holds few returns: above it are trees, signs and bridges."""
+    """Returns the top of an object in metres: below a layer with few returns, since trees, signs and bridges lie above it."""
     layers = np.bincount((heights / LAYER).astype(np.int64))
     below = np.cumsum(layers) / np.maximum(np.cumsum(layers > 0), 1)
     thin = np.flatnonzero((layers < THIN * below) & (np.arange(len(layers)) * LAYER > 0.8))

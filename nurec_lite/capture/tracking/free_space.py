@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which returns lie where other sweeps, earlier and later, looked through free space.
+"""Returns of a sweep that lie in space which other sweeps, earlier and later, saw free.
 
 Method: visibility in range images (Kim and Kim, "Remove, then Revert", 2020; Lim et al., "ERASOR", 2021, for the ground). A return that
 another sweep sees past is not static: its object was elsewhere at that time.

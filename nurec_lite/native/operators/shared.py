@@ -20,7 +20,7 @@ _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
 
 
 class GaussianArrays(NamedTuple):
-    """In world space, in metres; the operators subtract the centre of the view from means when they read them."""
+    """Gaussians in world space, in metres; the operators subtract the centre of the view from means when they read them."""
 
     still_means: Tensor  # [S, 3]
     still_quats: Tensor  # [S, 4] unit, wxyz

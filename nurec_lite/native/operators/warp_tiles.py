@@ -25,7 +25,7 @@ class BoundsInPlace(NamedTuple):
 
 
 class CandidatesInPlace(NamedTuple):
-    """The same for a lidar; its warp tiles exist already."""
+    """Arrays of nurec_lite.splat.project.Projection for a lidar, whose warp tiles exist already."""
 
     indices: Tensor  # [V] int64
     number: Tensor  # [1] int64

@@ -64,7 +64,7 @@ class CapturedStep:
 
 
 class CudaGraph:
-    """Stands around `learn`."""
+    """Wraps `learn`: records it once for each key, then launches the graph."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -102,7 +102,7 @@ class CudaGraph:
             return self._launch(record, state)
 
     def records(self) -> bool:
-        """Once a step was there, and as long as steps are recorded."""
+        """Whether steps are recorded: a first step has run, and the option is not off."""
         return self._recorder is not None and not self._off
 
     def _captured_now(self, record: CapturedStep, stages: Stages, state: TrainState) -> bool:
@@ -110,7 +110,7 @@ class CudaGraph:
             return self._record(record, stages, state)
 
     def _stand_aside(self, why: str) -> None:
-        """From now on steps run as without the option."""
+        """Switches the option off: further steps run as without it."""
         self._off = True
         log.warning("cuda_graph is off%s", why)
 
@@ -165,7 +165,7 @@ class CudaGraph:
         return record
 
     def _first(self, key: Key, stages: Stages, state: TrainState, record: CapturedStep) -> StepResult:
-        """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if that is not known of its sensors."""
+        """Runs the first step of a key plainly, which makes all that is made once. Inspects a step of new sensors for unsafe work."""
         if self._safety.is_safe(key[0]):
             result, record.ran = self._work(stages, state, record.inputs), True
         else:

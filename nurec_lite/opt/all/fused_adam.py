@@ -40,7 +40,7 @@ def unavailable(stages: Stages) -> str | None:
 
 @dataclass(frozen=True)
 class FusedAdam:
-    """Stands in for `optimize` of the baseline."""
+    """Replaces `optimize` of the baseline."""
 
     touched_only: tuple[str, ...]  # parameters: their values without a gradient stay as they are
     handover: DeferredShGrad | None = None  # that of harmonics may come by it (fused_harmonics)
@@ -66,7 +66,7 @@ class FusedAdam:
         _launch(state.optimizer, places, failed, self.touched_only, state.lr_and_noise[:-1], outer)
 
     def prepare(self, optimizer: torch.optim.Adam) -> None:
-        """Before any update."""
+        """Prepares the optimizer's state before an update; a subclass may have work here."""
 
 
 @torch.no_grad()
@@ -108,7 +108,7 @@ def _launch(
 
 
 def _alone(outer: Rank1ShGrad | None) -> Rank1ShGrad | None:
-    """None if its parameters have another gradient, too; it is then added to that."""
+    """Returns the rank-1 gradient; None if its parameters have another gradient, too: it is then added to that."""
     if outer is None or all(p.grad is None for p in outer.harmonics):
         return outer
     outer.write()
@@ -120,7 +120,7 @@ def _has_gradient(parameter: Tensor, outer: Rank1ShGrad | None) -> bool:
 
 
 def _moments(optimizer: torch.optim.Adam, parameter: Tensor) -> dict[str, Any]:
-    """Those that are there, or zeros, as torch begins."""
+    """Returns the moments of a parameter; zeros before its first update, as in torch."""
     kept: dict[str, Any] = optimizer.state[parameter]
     if not kept:
         kept["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)

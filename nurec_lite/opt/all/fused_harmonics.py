@@ -40,7 +40,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def handing_over(inner: Learn, handover: DeferredShGrad, exchange: Exchange | None) -> Learn:
-    """Stands around `learn`: of a step with one image, or of several ranks, the gradient of harmonics goes by the handover."""
+    """Wraps `learn`: in a step with one image, or of several ranks, the gradient of harmonics goes by the handover."""
 
     def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         g, images = state.scene.gaussians, len(shots.images)
@@ -68,8 +68,8 @@ def at_once(stages: Stages, state: TrainState) -> Update | None:
 
 
 def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Update | None:
-    """The same with the gradients of all ranks, on a stream of its own: the backward pass and other messages go on meanwhile. A CPU has no
-    streams, and updates at the end: until then a step can be left out, if a rank is lost."""
+    """The update with the gradients of all ranks, on a stream of its own: the backward pass and other messages go on meanwhile. A CPU has
+    no streams, and updates at the end: until then a step can be left out, if a rank is lost."""
     update = stages.update.optimize
     if not isinstance(update, FusedAdam):
         return None

@@ -40,7 +40,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class OnePass:
-    """Stands around `learn` and `gather`: Gaussians that are gathered for a step come with slips."""
+    """Wraps `learn` and `gather`: Gaussians that are gathered for a step have a grad slot."""
 
     def __init__(self, collect: FusedCollect, stored: bool) -> None:
         self._collect = collect

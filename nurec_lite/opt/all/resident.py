@@ -125,7 +125,7 @@ class Store:
         return self._kept(*self._decoded(frame))
 
     def _sent(self, frame: Frame) -> tuple[Shots, Ends]:
-        """In another process."""
+        """Decodes a frame in another process, for sending."""
         shots, ends = self._decoded(frame)
         return shots.to_numpy(), ends
 
@@ -147,12 +147,12 @@ class Store:
         return Shots(0, (), (kept.shot,)), kept.ends
 
     def _kept(self, shots: Shots, ends: Ends) -> ImageShot | KeptSweep:
-        """On the device."""
+        """Puts decoded shots on the device."""
         placed = self._placed(shots, grouped=ends is None)
         return placed.images[0] if placed.images else KeptSweep(placed.sweeps[0], ends)
 
     def _placed(self, shots: Shots, grouped: bool = False) -> Shots:
-        """On the device when it returns, so that any stream may read it; the training step's does not wait for it."""
+        """Copies shots to the device, done on return: any stream may read them, and the step's stream does not wait."""
         with self._side.inside():
             placed = shots.copied(lambda tensor: tensor.to(self.device, copy=True))
             if grouped:
@@ -163,7 +163,7 @@ class Store:
 
 @dataclass(frozen=True)
 class KeptPlan(ShotPlan):
-    """The same frames and rays, from the store."""
+    """The plan of the training with its frames and rays from the store."""
 
     store: Store
     join: Join  # pieces of each of several tensors
@@ -191,7 +191,7 @@ class KeptPlan(ShotPlan):
 
 
 def shot_of_slices(shot: SweepShot, slices: Sequence[slice], join: Join) -> SweepShot:
-    """Their rays alone; of one piece nothing is copied."""
+    """Returns the shot with the rays of the slices alone; a single slice is not copied."""
     names = [f.name for f in fields(Sweep)]
     values = [*(getattr(shot.sweep, name) for name in names), shot.view.fractions]
     pieces = [[t[piece] for piece in slices] for t in values]
@@ -205,7 +205,7 @@ def one_by_one(pieces: Sequence[Sequence[Tensor]]) -> list[Tensor]:
 
 
 def at_once(pieces: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """The same in one launch; `nurec_lite.native.ops.load` comes before."""
+    """Joins pieces in one launch; `nurec_lite.native.ops.load` comes before."""
     lengths = [len(t) for t in pieces[0]]
     joined = [of_one[0].new_empty(sum(lengths), *of_one[0].shape[1:]) for of_one in pieces]
     multi_tensor_copy(
@@ -284,7 +284,7 @@ def apply(stages: Stages, *, share: float, jpeg: str) -> Stages:
 
 
 def flaw_of(jpeg: str, device: str) -> str | None:
-    """Why these files cannot be decoded there, or None."""
+    """Returns the reason why JPEG files cannot be decoded there, or None."""
     if jpeg not in JPEG:
         return f"must be one of {', '.join(JPEG)}"
     if jpeg == "host":

@@ -49,7 +49,7 @@ def unavailable(stages: Stages) -> str | None:
 
 @dataclass(frozen=True)
 class Frames:
-    """Stands in for `frames` of the baseline."""
+    """Replaces `frames` of the baseline."""
 
     images: int
     sweeps: int
@@ -59,7 +59,7 @@ class Frames:
 
 
 def scaled(inner: OnState) -> OnState:
-    """Stands around `schedule`: rates and betas for as many images as a step of the plan has."""
+    """Wraps `schedule`: rates and betas for as many images as a step of the plan has."""
 
     def schedule(stages: Stages, state: TrainState) -> None:
         images = state.plan.images.size
@@ -73,7 +73,7 @@ def scaled(inner: OnState) -> OnState:
 
 
 class OneLaunch:
-    """Stands around `render_all`."""
+    """Wraps `render_all`: views with one key go into one launch."""
 
     def __init__(self, inner: RenderAll) -> None:
         self._inner = inner
@@ -113,7 +113,7 @@ def _by_key(views: Sequence[AnyView]) -> list[list[int]]:
 
 
 def _unsupported_stages(stages: Stages) -> str | None:
-    """Why these stages cannot render views in one launch."""
+    """Returns the reason why these stages cannot render views in one launch, or None."""
     if stages.plan is None or not stages.plan.warp_tiles:
         return "it needs the option warp_cull"
     other = [name for name in RENDERING if name in stages.changes.claims or name in stages.changes.wrapped]

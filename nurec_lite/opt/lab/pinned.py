@@ -27,7 +27,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
-    """Those that are on the device already stay where they are."""
+    """Copies the shots to the device at once; tensors that are there already stay."""
     cuda = state.device.type == "cuda"
 
     def allocate(size: int) -> Tensor:

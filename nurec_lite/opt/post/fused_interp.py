@@ -68,7 +68,7 @@ class WithIdentityTrack(NamedTuple):
 
 
 class FusedCollect:
-    """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes. The first rows are the
+    """Replaces `collect_at`. Remembers where the rows of each track begin until the store changes. The first rows are the
     background's, and stay where they are; those of its rows that follow are moved like all others, by a track that stands at the origin.
     So a relocation may change how many are the background's, a little, while a recorded step goes on. How many there are comes from the
     device; until it has come of a new store, all are moved."""
@@ -111,7 +111,7 @@ class FusedCollect:
         return Moving(still, (self._starts[still], *keys, times))
 
     def _identity_track(self, scene: Scene) -> WithIdentityTrack:
-        """Made once of a scene's tracks: else each step would begin with the kernels that make it."""
+        """Returns the tracks after an identity track, made once a scene: else each step would begin with the kernels that make it."""
         if scene.tracks is not self._tracks or self._before is None:
             self._tracks, self._before = scene.tracks, WithIdentityTrack.before(scene.tracks)
         return self._before
@@ -124,7 +124,7 @@ class FusedCollect:
         local: Mapping[str, Tensor],  # as `activate` gives it
         by_lidar: Sequence[bool] | None = None,
     ) -> tuple[SplitGaussians, ...]:  # Q
-        """At each time, as it is seen then."""
+        """Returns the Gaussians at each time, as the sensor of that time sees them."""
         g, lidar_looks = scene.gaussians, [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
         views, (_, first, last) = [seen(known, lidar) for lidar in lidar_looks], self._identity_track(scene)

@@ -107,7 +107,7 @@ class NoSync:
                 self._again(stages, state, [oldest, *self._in_flight])
 
     def _again(self, stages: Stages, state: TrainState, steps: list[InFlightStep]) -> None:
-        """Goes back to before the first of these, and does them all again."""
+        """Restores the state before the first of these steps, and runs them all again."""
         log.info("step %d: its lists had not enough room; %d steps again", steps[0].step, len(steps))
         now = state.step, state.progress
         steps[0].before.restore(state)

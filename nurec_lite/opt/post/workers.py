@@ -38,7 +38,7 @@ class _Decode:
 
 
 class LoaderProcesses:
-    """Stands in for `next_batch` of the baseline: starts the processes at the first call and hands out their shots in order."""
+    """Replaces `next_batch` of the baseline: starts the processes at the first call and hands out their shots in order."""
 
     def __init__(self, count: int, ahead: int) -> None:
         self.count, self.ahead = count, ahead

@@ -88,7 +88,7 @@ def _who(a: object, b: object) -> str:
 
 
 def _kernels(gate: Gate, a: Side, b: Side) -> tuple[str, str]:
-    """No kernel may rise. A kernel that only B has, or that a side does not list, leaves the gate open."""
+    """Result of a gate over kernels: none may rise. A kernel that only B has, or that a side does not list, leaves the gate open."""
     if not b.kernels or not a.kernels:
         return INCONCLUSIVE, f"{_who(a.kernels or None, b.kernels or None)} not list kernels"
     pairs = {

@@ -166,7 +166,7 @@ def _shared(both: Known, static: Known, dynamic: Known) -> Known:
 
 
 def _largest(values: Iterable[Known]) -> Known:
-    """None if one of them is not known: it might be the largest."""
+    """Returns the largest value; None if one is not known, since it might be the largest."""
     listed = list(values)
     known = [value for value in listed if value is not None]
     return max(known) if known and len(known) == len(listed) else None

@@ -110,7 +110,7 @@ def _colour(
 
 
 def tint(colour: Colour, share: float) -> Colour:
-    """Towards the paper."""
+    """Mixes a colour with a share of the paper's white."""
     r, g, b = (round(c + (255 - c) * share) for c in colour)
     return r, g, b
 

@@ -61,7 +61,7 @@ class Ceilings:
 
 
 def ceilings(kernels: Sequence[Kernel]) -> Ceilings | None:
-    """None if they were not measured."""
+    """Returns the ceilings of compute and memory; None if they were not measured."""
     compute = [k.peak_flop_per_s for k in kernels if k.peak_flop_per_s]
     memory = [k.peak_bytes_per_s for k in kernels if k.peak_bytes_per_s]
     return Ceilings(max(compute), max(memory)) if compute and memory else None

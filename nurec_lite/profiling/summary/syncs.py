@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines of Python make the host wait for the GPU, by torch's sync debug mode.
+"""Lines of Python that make the host wait for the GPU, by torch's sync debug mode.
 
 It does not see all of them: torch.cuda.synchronize() and copies to pageable memory that are called asynchronous escape it.
 """

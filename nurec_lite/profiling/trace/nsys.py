@@ -162,7 +162,7 @@ def _copy_name(row: dict[str, Any], kinds: dict[int, str]) -> str:
 
 
 def _no_kernels(export: Export) -> str:
-    """Why, as far as nsys says so."""
+    """Returns the reason for a report without kernels, as far as nsys says it."""
     diagnostics = [row["text"] for row in export.rows("DIAGNOSTIC_EVENT", "text?")]
     about_cuda = next(
         (f" (nsys says: {text.strip().rstrip('.')})" for text in diagnostics if text and "CUDA" in text), ""

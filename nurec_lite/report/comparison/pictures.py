@@ -64,7 +64,7 @@ def _path(run: Run, name: str) -> Path:
 
 
 def _frame(runs: Sequence[Run], name: str, among: list[int], notes: list[str]) -> Frame | None:
-    """None, and a sentence, where fewer than two runs show the same frame."""
+    """Returns a frame side by side; None, with a sentence in the notes, where fewer than two runs show it."""
     parts = {k: panels for k in among if (panels := _panels(runs[k], name, notes)) is not None}
     if not parts:
         return None

@@ -51,7 +51,7 @@ class Row:
 
 
 class _Unset:
-    """Stands for a key that a run's configuration does not have, so that null is a value."""
+    """Value of a key that a run's configuration lacks; null is another value."""
 
 
 def _setting(value: Any) -> str:
