@@ -139,7 +139,7 @@ def _table_flaws(table: RayTable) -> Iterator[str]:
 
 
 def _degrees(angles: Tensor) -> str:
-    """Whether they make sense in degrees."""
+    """Note for angles that make sense in degrees; empty for others."""
     largest = float(angles.abs().max()) if len(angles) else math.nan
     return f" (up to {largest:.3g}: they are in degrees, give radians)" if largest <= 90 else ""
 

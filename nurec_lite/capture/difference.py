@@ -41,7 +41,7 @@ class Asked:
 
 
 def differences(known: Digest, found: Digest, look: Look, asked: Asked) -> Iterator[Difference]:
-    """The most telling ones first."""
+    """Differences of two captures, the most telling ones first."""
     yield from sensor_differences(known, found, asked.downscale)
     cameras, both = {c.name for c in known.cameras}, [name for name in known.frames if name in found.frames]
     yield from _number_differences(known, found, both, asked)
@@ -64,7 +64,7 @@ def _pairs(was: SensorFrames, now: SensorFrames) -> tuple[Tensor, Tensor]:  # [b
 
 
 def _number_differences(known: Digest, found: Digest, both: Sequence[str], asked: Asked) -> Iterator[Difference]:
-    """One for all sensors that have lost or won the same frames."""
+    """Differences of frame numbers, one for all sensors that have lost or won the same frames."""
     names: dict[str, list[str]] = {}
     remedies: dict[str, str | None] = {}
     for name in both:

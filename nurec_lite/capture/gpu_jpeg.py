@@ -43,7 +43,7 @@ def nvimagecodec(device: torch.device, stream: int) -> Decoder:
 
 
 def torchvision(device: torch.device, stream: int) -> Decoder:
-    """All files or none: it does not say which of them it could not decode. It lets the present stream wait for its own."""
+    """A decoder of all files or none: the library does not name the file that failed. It lets the present stream wait for its own."""
     library: Any = import_module("torchvision.io")
 
     def decode(files: Sequence[bytes]) -> list[Tensor | None]:
@@ -71,7 +71,7 @@ def libraries() -> list[str]:
 
 
 def _importable(module: str) -> bool:
-    """A library that was built for another torch or another CUDA is not."""
+    """Whether a library can be imported; one that was built for another torch or CUDA cannot."""
     try:
         import_module(module)
     except (ImportError, OSError, RuntimeError):

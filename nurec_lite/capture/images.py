@@ -47,7 +47,7 @@ def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 
 
 
 def check_header(image: Encoded) -> None:
-    """Everything that is known without decoding pixels, so that a file that claims a huge image takes no memory."""
+    """Checks all that is known without decoding pixels, so that a file that claims a huge image takes no memory."""
     with decoding(image.name):
         _checked(image).verify()  # checksums of a PNG: Pillow decodes damaged pixels without a word
 
@@ -55,7 +55,7 @@ def check_header(image: Encoded) -> None:
 def kind_of(
     glance: Glance,
 ) -> tuple[str, str] | None:  # PNG or JPEG, RGB or L; None: the file may be cut short, so it must be read whole
-    """CaptureError where the first bytes show another size or other pixels than those that are demanded."""
+    """Format and mode of a file by its ends; CaptureError where the first bytes show another size or other pixels than demanded."""
     try:
         with decoding(glance.first.name):
             picture = _checked(glance.first)
@@ -100,7 +100,7 @@ def plain_jpeg(image: Encoded) -> bool:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Marker and content of those of a JPEG before its pixels."""
+    """Yields marker and content of each segment of a JPEG before its pixels."""
     at, marker = 2, 0
     while marker != _SCAN and at + 4 <= len(data):
         marker, length = struct.unpack_from(">HH", data, at)
@@ -117,7 +117,7 @@ def _open(data: bytes) -> Picture:
 
 @contextmanager
 def decoding(name: str, *others: type[Exception]) -> Iterator[None]:
-    """Pillow does not document the errors of damaged files: errors of parsing, of zlib, of memory, also warnings made errors."""
+    """Block that turns any error into CaptureError. Pillow does not document those of damaged files: parsing, zlib, memory, warnings."""
     passed: tuple[type[Exception], ...] = (CaptureError, *others)
     try:
         yield

@@ -19,6 +19,6 @@ def divided(
     unit: tuple[str, float],
     what: str,  # is in that unit, as in `the times`
 ) -> str:
-    """A remedy."""
+    """Remedy for values in another unit."""
     name, factor = unit
     return f"{what} are in {name}: divide them by {factor:.0f}"

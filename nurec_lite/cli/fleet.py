@@ -127,7 +127,7 @@ class Seats:
 
     @contextmanager
     def taken(self) -> Iterator[int | None]:
-        """Waits for a seat, and yields its GPU."""
+        """Waits for a free GPU, and yields its number."""
         gpu = self._free.get()
         try:
             yield gpu

@@ -47,7 +47,7 @@ class BatchedViews(NamedTuple):
 
 
 def batch_key(view: AnyView) -> tuple[object, ...]:
-    """Views with equal ones may go into one launch."""
+    """Key of a view: views with equal keys may go into one launch."""
     if isinstance(view, CameraView):
         return view.camera.width, view.camera.height, has_per_ray_origins(view), wants_pose_grad(view)
     return id(view.lidar), view.targets is None, wants_pose_grad(view)

@@ -85,8 +85,8 @@ def is_built(architecture: str) -> bool:
 
 
 def _whole(folder: Path) -> bool:
-    """Whether the library is the one that was built, and no other user could write it: a disk that was full, or a machine that lost its
-    power, may have left half of it, and to load that is a crash."""
+    """Whether the library is whole, and no other user could write it: a full disk or a power cut may leave half of it, and loading
+    that crashes."""
     try:
         if any(exposed(folder / name) for name in (LIBRARY, SUM)):
             return False
@@ -111,7 +111,7 @@ def _clear(folder: Path) -> None:
 
 
 def kind_of(path: Path) -> str | None:
-    """cpu: a driver by OpenMP; cuda: one for the GPU; torch: a binding of an operator; None: a header, which is compiled with these."""
+    """Returns cpu for a driver by OpenMP, cuda for one of the GPU, torch for a binding of an operator; None for a header."""
     if path.suffix == ".cu":
         return "cuda"
     if path.suffix != ".cpp":
@@ -141,7 +141,7 @@ def _files(tools: Toolchain) -> list[Path]:
 
 
 def fingerprint(tools: Toolchain) -> str:
-    """Changes with sources, flags, compilers, torch, and the processor that -march=native stands for."""
+    """Hash of sources, flags, compilers, torch, and the processor that -march=native stands for."""
     root, digest = resource("kernels"), hashlib.sha256()
     for path in _files(tools):
         digest.update(str(path).encode() + b"\0" + (root / path).read_bytes() + b"\0")
@@ -167,7 +167,7 @@ def _processor() -> str:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[int]:
-    """The lock's file descriptor, while no other process has it."""
+    """Block that holds the lock, after another process has released it; yields its file descriptor."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,7 +213,7 @@ def write_units(units: dict[str, Unit], root: Path, folder: Path) -> None:
 
 
 def ninja_file(tools: Toolchain, target: Path) -> str:
-    """All commands, for ninja: one a source file that is no binding, one for all bindings of a kind, and the link."""
+    """Commands for ninja: one a source file that is no binding, one for all bindings of a kind, and the link."""
     root, compiler = resource("kernels"), _quoted(*tools.compiler)
     lines = [
         "rule cxx", f"  command = {compiler} $flags -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
@@ -253,7 +253,7 @@ def _flags(tools: Toolchain, path: Path) -> str:
 
 
 def _link_flags(tools: Toolchain) -> str:
-    """torch's own libstdc++, by name: some compilers link theirs statically, and then errors that the library raises crash."""
+    """Link flags, with torch's own libstdc++ by name: some compilers link theirs statically, and errors of the library then crash."""
     lib = _TORCH / "lib"
     flags = (
         f"-L{_quoted(str(lib))} {_quoted(f'-Wl,-rpath,{lib}')} -ltorch -ltorch_cpu -lc10 -fopenmp -lm -l:libstdc++.so.6"

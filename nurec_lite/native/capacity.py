@@ -27,7 +27,7 @@ class CapacityTracker:
         self._capacities: dict[str, int] = {}  # entries by View.kind
 
     def of(self, view: CameraView | LidarView) -> int | None:
-        """Entries; None: no view of its kind was rendered before."""
+        """Returns the capacity in entries; None: no view of its kind was rendered before."""
         return self._capacities.get(view.kind)
 
     def learn(self, kind: str, needed: int) -> None:

@@ -39,7 +39,7 @@ class Toolchain:
 
 
 def find_tools(architecture: str) -> Toolchain:
-    """The environment's own ninja first: it is there even if the environment was not activated."""
+    """Finds the tools; the environment's own ninja first, which exists even if the environment was not activated."""
     own = Path(sys.executable).parent / "ninja"
     ninja = str(own) if own.is_file() else shutil.which("ninja")
     if ninja is None:
@@ -82,7 +82,7 @@ def _programs(words: Sequence[str]) -> int:
 
 
 def _find_nvcc() -> str:
-    """CUDA_HOME and CUDA_PATH first, then pip's wheels, then the system's toolkit."""
+    """Path of nvcc: by CUDA_HOME or CUDA_PATH, else of pip's wheels, else of the system's toolkit; BuildError without one."""
     named = [Path(home) for name in ("CUDA_HOME", "CUDA_PATH") if (home := os.environ.get(name))]
     homes = (*named, *_wheels(), Path("/usr/local/cuda"))
     nvcc = next((str(home / "bin/nvcc") for home in homes if (home / "bin/nvcc").is_file()), shutil.which("nvcc"))

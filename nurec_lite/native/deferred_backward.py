@@ -39,7 +39,7 @@ from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 
 class GradSlot:
-    """The grad slot of a view; one use."""
+    """The grad slot of a view, for one use."""
 
     def __init__(self, slot: Tensor) -> None:
         self._tensor: Tensor | None = slot

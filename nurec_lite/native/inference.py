@@ -44,7 +44,7 @@ SEGMENT_ENTRIES = 384  # of one (docs/story-3-past-the-post.md)
 
 
 class BatchedRenderer:
-    """Images and returns as the stages of warp tiles give them, to rounding, with any options of a training. Remembers where the
+    """Renders images and returns as the stages of warp tiles do, up to rounding, with any options of a training. Remembers where the
     background ends and the capacity that lists need, so that the host waits once a launch."""
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ class InferenceGraphs:
         return kept
 
     def _record(self, kept: Kept, queue: Queue) -> bool:
-        """Whether it could be done. Nothing is rendered yet."""
+        """Records a graph without rendering; returns whether it could."""
         views = kept.views
         try:
             if self._recorder is None:
@@ -121,7 +121,7 @@ _RAYS = ("directions", "fractions")
 
 
 def _pairs(places: AnyView, view: AnyView) -> Iterator[Pair]:
-    """All that is to be copied so that the places are this view."""
+    """Pairs of tensors to copy, so that the places hold this view."""
     assert places.row is not None
     yield places.row, packed_view(view)
     yield places.moment(), view.moment()

@@ -72,7 +72,7 @@ def swept(projection: Projection) -> tuple[WarpTiles, Grid]:
 
 
 def image_warp_tiles(view: CameraView) -> tuple[WarpTiles, Grid, list[int]]:
-    """Patches of 8x4 pixels, cluster by cluster."""
+    """Returns the warp tiles of an image, patches of 8x4 pixels, super-tile by super-tile."""
     camera, device = view.camera, view.T_world_sensor_start.device
     none = torch.empty(0, device=device)
     tiles = WarpTiles(patches(camera.width, camera.height, device), none.int(), none.int(), none)
@@ -93,7 +93,7 @@ def _in_clusters(pixels: int, side: int, device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=32)
 def patches(width: int, height: int, device: torch.device) -> Tensor:
-    """[A, 32] pixels of each patch, row by row in clusters of 4x4 patches, these row by row, too; -1 beyond the image's edges. Made once
+    """[A, 32] pixels of each patch, row by row in super-tiles of 4x4 patches, these row by row, too; -1 beyond the image's edges. Made once
     and kept: nothing may be written into it."""
     x, y = (_in_clusters(n, side, device) for n, side in ((width, WIDTH), (height, HEIGHT)))  # [clusters, SIDE, pixels]
     x, y = x[None, :, None, :, None, :], y[:, None, :, None, :, None]

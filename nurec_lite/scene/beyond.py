@@ -43,7 +43,7 @@ def raised_positions(
 
 
 def _highest_returns(sweep: Sweep, lidar: Lidar) -> Sweep:
-    """The highest return of each column of azimuth, where it is one of the highest beams': the beams above a lower one passed by."""
+    """The highest return of each column of azimuth, if it is near the highest beam: above a lower return, beams went past the surface."""
     lowest = float(lidar.elevations.max()) - math.radians(BELOW_TOP_DEGREES)
     azimuth, elevation = azimuth_elevation(sweep.directions).unbind(-1)
     high = torch.nonzero(sweep.returned & (elevation > lowest)).squeeze(-1)

@@ -24,7 +24,8 @@ def sliced(
     grid: Tensor,  # [12, Z, Y, X] corner cells lie on corner pixels, the first and last layer at luminance 0 and 1
     image: Tensor,  # [H, W, 3] colours; their luminance chooses the layer
 ) -> Tensor:  # [H, W, 3] transformed, each by its neighbouring cells, trilinearly
-    """Gradients reach the grid and the image, through its luminance as well; colours brighter than 1 or darker than 0 use the last cell."""
+    """Applies a grid to an image. Gradients reach both, the image through its luminance as well; colours brighter than 1 or darker than 0
+    use the last cell."""
     luminance = sum(weight * image[..., c] for c, weight in enumerate(_LUMINANCE))
     assert isinstance(luminance, Tensor)
     across = _places(image.shape[0], image.shape[1], image.dtype, image.device)

@@ -43,7 +43,7 @@ class Correction(NamedTuple):
 
 @dataclass
 class Calibration:
-    """All zeros: the capture is right."""
+    """Learned corrections; all zeros leave the capture as it is."""
 
     knots: Tensor  # [K] float64 seconds, evenly spaced, two at least; not trained
     cameras: tuple[str, ...]  # names, in the order of the rows below; not trained
@@ -57,7 +57,8 @@ class Calibration:
     bilateral: Tensor | None = None  # [C, K, 12, Z, Y, X] as in nurec_lite.scene.bilateral; None: nothing local
 
     def parameters(self) -> dict[str, Tensor]:
-        """Offsets last, so that the moments of older checkpoints, which go by place, are those of the parameters before them."""
+        """Parameters by name, offsets last, so that the moments of older checkpoints, which go by place, are those of the parameters before
+        them."""
         grids = () if self.bilateral is None else ("bilateral",)
         return {name: getattr(self, name) for name in (*TRAINED, *grids, OFFSETS)}
 
@@ -126,8 +127,8 @@ class Calibration:
         self,
         cameras: Sequence[Camera],  # of the capture
     ) -> "Calibration":
-        """Cameras without training images moved with the rig and late by as much as the others are in the mean: the cameras of a rig
-        are measured against each other better than against its lidar, and one pulse triggers them all. Waits for the device."""
+        """Calibration with cameras without training images completed. They get the mean motion and delay of the others: the cameras of a
+        rig are measured against each other better than against its lidar, and one pulse triggers them all. Waits for the device."""
         learned = dict(zip(self.cameras, self._learned(), strict=True))
         known = [camera for camera in cameras if learned.get(camera.name)]
         if not known or all(learned.values()):

@@ -79,7 +79,7 @@ def edited(scene: Scene, edits: Edits) -> Scene:
 def parse_move(
     text: str,  # ID:FORWARD:LEFT:UP:TURN
 ) -> tuple[str, Move]:  # id of the track
-    """Fields stand after the last four colons, so that an id may hold colons itself."""
+    """Parses a move. Its fields stand after the last four colons, so that an id may hold colons; ConfigError for another form."""
     name, *fields = text.rsplit(":", 4)
     try:
         forward, left, up, degrees = (float(field) for field in fields)
@@ -133,7 +133,7 @@ def with_moved_actors(
     scene: Scene,
     moves: Iterable[tuple[str, Move]],  # ids of tracks
 ) -> Scene:
-    """Every keyframe of the tracks is moved in the object's frame: T_world_object becomes T_world_object T_move. Gaussians, and the
+    """Moves every keyframe of the tracks in the object's frame: T_world_object becomes T_world_object T_move. Gaussians, and the
     axes of their colours, follow at rendering."""
     t, q = scene.track_translations.detach().clone(), scene.track_quaternions.detach().clone()
     for name, move in moves:
@@ -147,7 +147,7 @@ def with_moved_actors(
 
 
 def with_trajectory(scene: Scene, name: str, trajectory: Trajectory) -> Scene:
-    """The actor drives along the trajectory instead of its own track, and exists from its first to its last time."""
+    """Puts an actor on a trajectory instead of its own track; it exists from the first to the last time of it."""
     k, learned = track_number(scene.tracks, name, "trajectory"), scene.learned_tracks()
     parts = [learned.select([i]) for i in range(len(learned))]
     parts[k] = _on(scene, parts[k], trajectory)
@@ -165,7 +165,8 @@ def copy_of(
 
 
 def with_copy(scene: Scene, copy: Copy) -> Scene:
-    """The copy is the last track. Missing bands of colour are zero, and a missing lidar opacity is that of cameras, in either scene."""
+    """Adds a copy of an actor as the last track. Missing bands of colour are zero, and a missing lidar opacity is that of cameras, in
+    either scene."""
     learned = scene.learned_tracks()
     part = _on(scene, replace(copy.track, ids=(copy.name,)), copy.trajectory)
     actor = replace(copy.actor, node=torch.full_like(copy.actor.node, len(learned) + 1))

@@ -116,7 +116,7 @@ class SplitGaussians:
         self,
         index: Tensor,  # [n] int64, ascending
     ) -> "SplitGaussians":
-        """Waits for the device, which alone knows how many of them stand still."""
+        """Selects Gaussians. Waits for the device, which alone knows how many of them are static."""
         still = int((index < len(self.still_means)).sum())
         rows = dict.fromkeys(("still_means", "still_quats"), index[:still])
         rows |= dict.fromkeys(("means", "quats", "velocities", "nodes"), index[still:] - len(self.still_means))

@@ -37,7 +37,7 @@ class Kept:
             self._merge()
 
     def take(self) -> Points:
-        """All of them; nothing is held any more. Columns are joined one after another, so that they are there twice one at a time."""
+        """Returns all points and forgets them. Columns are joined one by one, so that only one is in memory twice."""
         if not self._columns:
             return self._empty
         self._n = 0

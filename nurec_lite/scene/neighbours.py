@@ -61,7 +61,7 @@ def nearest_by_cells(queries: Tensor, points: Tensor, k: int) -> Found:
 
 
 def _sizes(queries: Tensor, points: Tensor) -> tuple[float, float]:
-    """Metres: of the first cells, and how far there may be anything."""
+    """Metres: the size of the first cells, and a bound of all distances."""
     ends = torch.stack([torch.minimum(queries.amin(0), points.amin(0)), torch.maximum(queries.amax(0), points.amax(0))])
     extent = float(ends.diff(dim=0).amax())
     return max(Voxels(points).size_for(len(points) // IN_A_CELL, slack=0.3), extent / FINEST), 2 * extent
@@ -75,7 +75,7 @@ def _one_a_voxel(points: Tensor, size: float) -> Tensor:  # numbers
 
 
 def _merged(known: Found, found: Found, within: float) -> Found:
-    """`known` is complete up to `within`; `found` has the farther ones."""
+    """Joins neighbours: `known` is complete up to `within`, `found` has the farther ones."""
     if within == 0:
         return found
     kept = known[0].masked_fill(known[0] > within, torch.inf)
@@ -89,7 +89,7 @@ def _of_all(queries: Tensor, points: Tensor, k: int) -> Found:
 
 
 def _distances(queries: Tensor, points: Tensor) -> Tensor:  # [q, n]
-    """Axis by axis: torch.cdist starts a block of a GPU for every pair."""
+    """Distances, axis by axis: torch.cdist starts a block of a GPU for every pair."""
     squares = points.new_zeros(len(queries), len(points))
     for along, own in zip(points.unbind(-1), queries.unbind(-1), strict=True):
         squares += (along - own[:, None]).square_()

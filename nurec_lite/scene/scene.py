@@ -49,7 +49,8 @@ def exposed_by(
     offset: Tensor,  # [3]
     vignetting: Tensor | None,  # [3] of the even powers of the distance from the centre
 ) -> Tensor:  # [H, W, 3]
-    """The part over pixels of `exposed`. Vignetting: Goldman and Chen, Vignette and Exposure Calibration and Compensation (ICCV 2005)."""
+    """Applies gain, offset and vignetting to an image. Vignetting: Goldman and Chen, Vignette and Exposure Calibration and Compensation
+    (ICCV 2005)."""
     if vignetting is not None:
         log_gain = log_gain + _radial(image.shape[0], image.shape[1], image.dtype, image.device) @ vignetting[:, None]
     return image * torch.exp(log_gain) + offset
@@ -60,7 +61,7 @@ def exposure(
     camera: int,
     drift: Tensor | None,  # [2, 3] log gain and offset of that moment, added to those of the drive; None: zero
 ) -> tuple[Tensor, Tensor]:  # [3] log gain, [3] offset
-    """The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
+    """Gain and offset of a camera. The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
     own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift
     log_gain, offset = own.unbind()
     return log_gain - scene.exposure[:, 0].mean(0), offset
@@ -75,8 +76,8 @@ def exposed(
     expose: Callable[..., Tensor] = exposed_by,
     slice_grid: Callable[[Tensor, Tensor], Tensor] = sliced,
 ) -> Tensor:  # [H, W, 3] as the camera sees it
-    """Gain and offset of one camera at one time, and its vignetting where sensors are corrected; then its bilateral grid of that
-    moment, if there is one, as a camera maps tones after it has exposed."""
+    """Exposes an image: gain and offset of a camera at one time, and vignetting where sensors are corrected. Then its bilateral grid of
+    that moment, if there is one, since a camera maps tones after the exposure."""
     vignetting = None if scene.calibration is None else scene.calibration.vignetting[camera]
     seen = expose(image, *gains, vignetting)
     grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)

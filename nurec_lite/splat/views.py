@@ -159,8 +159,8 @@ class CameraView(View):
 class RayGroups:
     """A sweep's rays in groups of 32 neighbours (kernels/raster_warps/bin), A of them; they follow from the directions alone."""
 
-    rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
-    first: Tensor  # [bands + 1] int32 bundle of each band of elevation
+    rays: Tensor  # [A, 32] int64, -1 where a group has fewer
+    first: Tensor  # [bands + 1] int32 first group of each band of elevation
     bins: Tensor  # [bands, bins of azimuth, 2] int32 first warp tile beyond the begin of a bin, and first after its end
     heights: Tensor  # [bands, 2] radians of elevation: lower and upper limit of a band's rays
     occupied: Tensor  # [bands + 1, 3 columns + 1] int32, cells of the lidar that hold rays, summed up over three turns

@@ -50,12 +50,12 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
-    """One tensor after another."""
+    """Copies the shots to the device, one tensor after another."""
     return shots.copied(lambda tensor: stages.feed.upload(tensor, state.device))
 
 
 def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
-    """One view after another."""
+    """Gathers the Gaussians of one view after another."""
     return Gathered(tuple(gaussians for view in views for gaussians in collected(stages, scene, (view,))), None)
 
 
@@ -80,7 +80,7 @@ def capacity(view: AnyView) -> Capacity:
 
 
 def terms(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
-    """All terms; several images or sweeps count by their mean."""
+    """Returns all terms of the loss; several images or sweeps count by their mean."""
     weights, run, by = state.config.loss, stages.streams.run, stages.loss
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
     images = [run(IMAGES, by.image_loss, seen, target, weights.ssim) for seen, target in pairs]
@@ -102,7 +102,7 @@ def _scene_terms(stages: Stages, scene: Scene, activated: Mapping[str, Tensor] |
 
 
 def reduce(state: TrainState) -> None:
-    """One process has nothing to add up."""
+    """Does nothing: one process has no other gradients to add."""
 
 
 def schedule(stages: Stages, state: TrainState) -> None:

@@ -17,7 +17,7 @@ Shot = TypeVar("Shot")
 
 
 def render_views(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> tuple[CameraImage | LidarReturns, ...]:
-    """The stage, one view after another."""
+    """Renders one view after another."""
     return tuple(
         render_frame(stages, scene, view) if isinstance(view, CameraView) else render_sweep(stages, scene, view)
         for view in views

@@ -30,7 +30,8 @@ def coarse_share(config: Config, capture: Capture) -> float:
 
 
 def resize(stages: Stages, state: TrainState, shots: Shots) -> Shots:
-    """Runs after the feed: decoded, kept and prefetched images are whole, because only the step itself knows the run's progress."""
+    """Reduces images after the feed: decoded, kept and prefetched images are whole, because only the step itself knows the run's
+    progress."""
     if state.progress >= coarse_share(state.config, state.plan.capture) or not shots.images:
         return shots
     with span("resize"):

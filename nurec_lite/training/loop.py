@@ -31,7 +31,7 @@ def train(
     checkpoint: Path,
     stepped: Callable[[], None] = lambda: None,  # called after the last step, before the checkpoint is written
 ) -> None:
-    """Steps until the budget is spent; saves now and then and at the end, also if it ends otherwise."""
+    """Trains until the budget is spent; saves now and then and at the end, also if it ends otherwise."""
     budget, ranks = state.config.train, present()
     bar = Bar(budget.steps, budget.seconds)
     with StopWish() as stop, timed(budget.timing and ranks.first, state.device, checkpoint.parent):
@@ -79,7 +79,7 @@ def _wishes(
     stop: StopWish,
     unsaved: float,  # seconds since the last checkpoint; 0 without a step since then
 ) -> tuple[float, float, float]:  # progress, whether to stop, whether to save
-    """The first rank's clock counts, and any rank can stop all of them."""
+    """Wishes of a rank for the next step: the first rank's clock counts, and any rank can stop all of them."""
     if not ranks.first:
         return 0.0, float(stop.asked), 0.0
     budget = state.config.train

@@ -38,7 +38,7 @@ def check_terms(
     terms: Mapping[str, Tensor],  # of a step
     weights: LossWeights,
 ) -> None:
-    """A term that has a weight is there with any options: a stage that an option replaces may not know a new one."""
+    """Asserts that every weighted term exists: a stage of an option may not know a new one."""
     always = (f.name for f in fields(LossWeights) if f.name not in SOMETIMES and getattr(weights, f.name) > 0)
     missing = [name for name in always if name not in terms]
     assert not missing, (

@@ -18,8 +18,8 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Adam(torch.optim.Adam):
-    """torch's, without the decorators for torch's compiler on its methods: they import the compiler, 800 modules and a second or more,
-    for steps that are not compiled."""
+    """torch's Adam without the decorators of torch's compiler on its methods: they import the compiler, 800 modules and a second or
+    more, for steps that are not compiled."""
 
     add_param_group = unwrap(torch.optim.Adam.add_param_group)
     zero_grad = unwrap(torch.optim.Adam.zero_grad)
@@ -50,7 +50,7 @@ def set_rates(optimizer: torch.optim.Adam, lr: LearningRates, progress: float) -
 
 
 def scaled_rates(lr: LearningRates, factor: float) -> LearningRates:
-    """Every rate times a factor; how they fall stays."""
+    """Every rate times a factor; their decays stay."""
     rates = {f.name: factor * getattr(lr, f.name) for f in fields(lr) if f.name not in ("means_decay", "decay")}
     return replace(lr, **rates)
 
@@ -107,7 +107,7 @@ def overwrite_gaussians(
 
 
 def _unless(void: Tensor, moved: Relocation, scene: Scene) -> Relocation:
-    """One that leaves all as it is, if it is void."""
+    """Returns the relocation, or one that changes nothing where `void` holds on the device."""
     changed = {k: torch.where(void, getattr(scene.gaussians, k), value) for k, value in moved.changed.items()}
     source = torch.where(void, torch.arange(len(moved.source), device=void.device), moved.source)
     return Relocation(changed, torch.where(void, scene.gaussians.node, moved.node), source, moved.anew & ~void)

@@ -20,7 +20,7 @@ class Order:
 
     def of(self, step: int) -> tuple[int, ...]:
         """The next frame of the epoch's order and the others of its moment, as they stand in `frames`; then the next one, until the step
-        is full. Several epochs end with a step together where one does not."""
+        is full. If an epoch does not end with a step, several epochs together do."""
         n, size = len(self.frames), self.size
         together = size // gcd(n, size)
         block, place = divmod(step, n * together // size)

@@ -79,7 +79,7 @@ class CapturedRelocation:
         self._failed = None if state.failed is None else torch.empty_like(state.failed)
 
     def _record(self, stages: Stages, state: TrainState) -> bool:
-        """Whether it could be done. Nothing is computed yet."""
+        """Records a graph without computing anything; returns whether it could."""
         inside = replace(state, failed=self._failed)
         try:
             self._recorder = self._recorder or Recorder(state.device)

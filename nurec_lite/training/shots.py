@@ -194,7 +194,7 @@ class ShotPlan:
 
 
 def as_planned(plan: ShotPlan) -> ShotPlan:
-    """Steps get an image and a sweep each."""
+    """Returns the plan as it is: each step gets an image and a sweep."""
     return plan
 
 

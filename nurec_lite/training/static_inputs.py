@@ -38,7 +38,7 @@ class StaticInputs:
         self._no_ray = torch.full((longest, GROUP), -1, device=device)
 
     def pairs(self, shots: Shots) -> Iterator[Pair]:
-        """All that is to be copied so that `self.shots` are these."""
+        """Pairs of tensors to copy, so that `self.shots` hold these shots."""
         for own, image in zip(self.shots.images, shots.images, strict=True):
             yield own.image, image.image
             yield from _poses(own.view, image.view)

@@ -117,7 +117,7 @@ def render(
 def render_all(
     stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians]
 ) -> tuple[tuple[CameraImage | LidarReturns, ListUse], ...]:
-    """One view after another."""
+    """Renders one view after another."""
     return tuple(_seen(stages, scene, view, g) for view, g in zip(views, gaussians, strict=True))
 
 

@@ -30,8 +30,8 @@ class Agreement:
 
     @property
     def is_clock(self) -> bool:
-        """Whether edges move with the speed, as a clock that is off has it. A camera that sits elsewhere moves them by the same way at any
-        speed. True where the speed does not vary enough to tell."""
+        """Whether the offset is that of a clock: edges then move with the speed. A camera that sits elsewhere moves them by the same way at
+        any speed. True where the speed does not vary enough to tell."""
         if self.by_speed is None:
             return True
         seconds, error = self.by_speed

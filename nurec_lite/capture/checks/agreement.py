@@ -123,14 +123,14 @@ def _speed(capture: Capture, camera: Camera, view: View) -> float:  # metres a s
 
 
 def _with_error(values: Tensor) -> tuple[float, float]:
-    """The first, of all views; and from the others, each with a group left out, its standard error (jackknife)."""
+    """The first value, of all views, and its standard error by the others, each without one group (jackknife)."""
     left = values[1:]
     spread = (left - left.mean()).square().sum() * (len(left) - 1) / len(left)
     return float(values[0]), float(spread.sqrt())
 
 
 def _peak(scores: Tensor, degrees: Tensor) -> tuple[float, float] | None:  # [T, K] -> degrees and seconds
-    """The highest, and between the cells by a parabola along each axis; None: it lies at the border of the tried values."""
+    """Place of the highest score, between cells by a parabola along each axis; None: it lies at the border of the tried values."""
     row, column = divmod(int(scores.argmax()), scores.shape[1])
     turn = _vertex(scores[:, column], row, degrees)
     seconds = 0.0 if scores.shape[1] == 1 else _vertex(scores[row], column, SECONDS)

@@ -96,7 +96,7 @@ def views_of(sample: Sample, camera: Camera) -> list[View]:
 
 
 def view_of(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
-    """One, or none where no sweep is of the image's moment."""
+    """Returns the view of an image; no view where no sweep is of its moment."""
     return sample.kept(("view", camera.name, frame.index), lambda: _view(sample, camera, frame))
 
 

@@ -70,14 +70,14 @@ class BegunChecks:
             self._close()
 
     def doubts(self) -> list[Verdict]:
-        """Waits, and logs them once. CaptureError with all that is certain, unless the user trusts the capture."""
+        """Returns the doubts, and logs them once. Waits. CaptureError with all that is certain, unless the user trusts the capture."""
         doubts, _ = self._result.result()
         log_doubts([] if self._said else doubts)
         self._said = True
         return doubts
 
     def starts(self) -> dict[str, Start]:
-        """Waits, and raises the same. By the names of cameras."""
+        """Returns the starts by the names of cameras. Waits, and raises as `doubts` does."""
         return self._result.result()[1]
 
 

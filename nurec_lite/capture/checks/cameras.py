@@ -219,7 +219,7 @@ def _guessed(camera: Camera, said: Fit, best: Fit, level: Level) -> Found:
 
 
 def _plain(text: str) -> str:
-    """Text for str.format: names of cameras may hold braces."""
+    """Escapes a text for str.format: names of cameras may hold braces."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -140,7 +140,7 @@ def _of_poses(
 
 
 def _families(capture: Capture) -> Iterator[tuple[str, str, Change]]:
-    """Meanings that poses may have, the remedy of each, and the way to read them then; first as they are."""
+    """Possible meanings of poses, each with its remedy and its reading; the first leaves them as they are."""
     yield "", "", lambda T: T
     yield INVERTED, f"invert them {MADE}", invert
     yield RELATIVE, f"chain them {MADE}", _chained
@@ -218,7 +218,7 @@ def _scale(posed: Tensor, motions: Motions) -> float | None:
 
 
 def _plain(number: float) -> str:
-    """Three digits, without an exponent."""
+    """Writes a number with three digits and without an exponent."""
     return f"{float(f'{number:.3g}'):f}".rstrip("0").rstrip(".")
 
 

@@ -20,7 +20,7 @@ Correction = Callable[[Capture], Capture]
 def with_poses(
     poses: Mapping[str, Tensor],  # [n, 4, 4] T_world_rig at the middles of each lidar's sweeps
 ) -> Correction:
-    """All frames on the path through the poses of the lidar that is named first."""
+    """Returns a correction that puts all frames on the path through the poses of the lidar that is named first."""
     name, path = next(iter(poses.items()))
 
     def correct(capture: Capture) -> Capture:
@@ -59,7 +59,7 @@ class _Turned:
 
 
 def with_rays(lidar: str, axes: Tensor) -> Correction:
-    """Directions multiplied by `axes` [3, 3]."""
+    """Returns a correction that multiplies directions by `axes` [3, 3]."""
 
     def correct(capture: Capture) -> Capture:
         sweeps = (replace(f, load=_Turned(f.load, axes)) if f.sensor == lidar else f for f in capture.sweeps)
@@ -81,7 +81,7 @@ class _Scaled:
 
 
 def with_ranges(lidar: str, factor: float) -> Correction:
-    """Ranges multiplied by a factor."""
+    """Returns a correction that multiplies ranges by a factor."""
 
     def correct(capture: Capture) -> Capture:
         sweeps = (replace(f, load=_Scaled(f.load, factor)) if f.sensor == lidar else f for f in capture.sweeps)

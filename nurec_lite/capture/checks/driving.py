@@ -75,7 +75,7 @@ def _in_step(path: Path, i: int, first: float, last: float) -> bool:
 
 
 def _there_and_back(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Two jumps of one size are one displaced part of the path."""
+    """Joins two jumps of one size: they are one displaced part of the path."""
     if len(verdicts) != 2 or abs(verdicts[0].figures["jump_m"] / verdicts[1].figures["jump_m"] - 1) > ALIKE:
         return list(verdicts)
     first, last = sorted(verdicts, key=lambda v: v.figures[JUMP_AT])
@@ -121,7 +121,8 @@ def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Ver
 
 
 def _direction(path: Path, agreed: bool) -> Iterator[Verdict]:
-    """The rig goes along its own x axis; `agreed`: the sweeps agree with the poses, so that only the rig's axes can be others."""
+    """Yields a verdict unless the rig goes along its own x axis; `agreed`: the sweeps agree with the poses, so that only the rig's axes can
+    be others."""
     steps = (path.poses[:-1, :3, :3].transpose(1, 2) @ path.steps[..., None])[..., 0]
     moving = steps.norm(dim=1) > SLOW * path.times.diff()
     ways, total = steps[moving].abs().sum(0), float(steps[moving].norm(dim=1).sum())

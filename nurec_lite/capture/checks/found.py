@@ -33,7 +33,7 @@ def verdicts_of(check: str, all_found: list[Found]) -> list[Verdict]:
 
 
 def _exchanged(all_found: list[Found]) -> Iterator[Found]:
-    """Two cameras that each have the other's place are certain of it."""
+    """Makes the findings of two cameras certain that each have the other's place."""
     places = {found.camera.name: found.guess.place for found in all_found if found.guess is not None}
     for found in all_found:
         place = places.get(found.camera.name)

@@ -69,7 +69,7 @@ def clocks(
     camera: Camera,
     period: float,  # seconds from one of its images to the next
 ) -> list[Guess]:
-    """Stamps of whole frames and of parts of them."""
+    """Guesses that stamps are off by whole frames or parts of them."""
     parts = [k * STEP for k in range(-7, 8) if k]
     wholes = [n * period for n in range(-FRAMES, FRAMES + 1) if n]
     offsets = [seconds for seconds in parts if all(abs(seconds - whole) > STEP / 2 for whole in wholes)] + wholes
@@ -77,7 +77,7 @@ def clocks(
 
 
 def late_by_many(camera: Camera, period: float) -> list[Guess]:
-    """Stamps of more whole frames."""
+    """Guesses that stamps are off by more whole frames."""
     frames = range(FRAMES + 1, MOST_FRAMES + 1)
     return [_late(camera, period, sign * n * period) for n in frames for sign in (-1, 1)]
 
@@ -118,7 +118,7 @@ def neighbours(capture: Capture, camera: Camera) -> Iterator[Guess]:
 
 
 def _square(camera: Camera) -> Iterator[Guess]:
-    """Square pixels, if those of the capture are oblong."""
+    """Guesses of square pixels, if those of the capture are oblong."""
     fx, fy = camera.fx, camera.fy
     if max(fx / fy, fy / fx) > OBLONG:
         yield Guess("fy is as large as fx", replace(camera, fy=fx), "correct fy")

@@ -30,7 +30,7 @@ Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
 
 def check_images(sample: Sample) -> Iterator[Verdict]:
-    """CaptureError where a file cannot be used."""
+    """Yields verdicts about images; CaptureError where a file cannot be used."""
     kinds = _kinds(sample.capture.images)
     for camera in sample.capture.cameras:
         yield from _kind_verdicts(camera.name, kinds[camera.name])

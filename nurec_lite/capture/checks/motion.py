@@ -85,7 +85,7 @@ class Motions:
         return self._mountings @ T @ invert(self._mountings)
 
     def excesses(self, T: Tensor) -> Tensor:  # [m, 4, 4] -> [m]
-        """1: the largest difference from the sweeps that right poses may have."""
+        """Differences from the sweeps, in parts of the largest difference of right poses."""
         apart = log(invert(self.measured) @ T).view(-1, 2, 3).norm(dim=2)
         return (apart / self._allowed).amax(1).clamp(max=100)
 

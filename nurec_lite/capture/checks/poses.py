@@ -73,7 +73,7 @@ def _consistent(motions: Motions, convention: Convention) -> bool:
 
 
 def _convention(sample: Sample, wrong: Sequence[Motion], others: bool) -> Convention | None:
-    """`others`: another lidar agrees with the poses."""
+    """Returns the convention that fits the wrong motions, if any; `others`: another lidar agrees with the poses."""
     lidars = {m.lidar.name: m.lidar for m in wrong}
     if not wrong or (others and len(lidars) > 1):
         return None

@@ -112,7 +112,7 @@ def _drift(capture: Capture, track: Track, path: Trajectory) -> Iterator[Verdict
 
 
 def _verdict(capture: Capture, sentence: str, followed: bool, sure: bool, figures: dict[str, float]) -> Verdict:
-    """Poses that do not follow the positions are not wrong by them."""
+    """Verdict about positions: likely at most if the poses that are used do not follow them."""
     if not followed:
         sentence = f"{sentence}; the poses that are used do not follow them"
         return Verdict(NAME, capture.name, Level.LIKELY, f"{sentence}.", figures=figures)

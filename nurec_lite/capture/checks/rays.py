@@ -114,7 +114,7 @@ def _of_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
 
 
 def _without_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
-    """Rings of a lidar without rows and columns only group its rays."""
+    """Verdict about a lidar without rows and columns, whose rings only group its rays."""
     flaw = _shuffled(sweeps) or upside_down(lidar, sweeps) or _reversed(lidar, sweeps)
     if flaw is not None:
         return _wrong(lidar, Level.CERTAIN, flaw)
@@ -143,7 +143,7 @@ def rings_of(lidar: Lidar, sweeps: Sequence[Ordered]) -> Rings:
 
 
 def _few_rings(lidar: Lidar, sweeps: Sequence[Ordered], rings: Rings) -> Verdict:
-    """Rays of nearly one ring that lie at the elevations of many beams."""
+    """Verdict about rays of nearly one ring that lie at the elevations of many beams."""
     used, beams = int(rings.known.sum()), len(lidar.elevations)
     spread_of = float(rings.spread[rings.known].max()) if used else 0.0
     if spread_of > max(WIDE, OF_A_STEP * rings.step):
@@ -153,7 +153,7 @@ def _few_rings(lidar: Lidar, sweeps: Sequence[Ordered], rings: Rings) -> Verdict
 
 
 def _mixed(rings: Rings) -> Flaw:
-    """Rays of one ring lie at many elevations."""
+    """Flaw of rays of one ring that lie at many elevations."""
     spread_of = float(rings.spread[rings.known].median())
     return (
         f"Rays of one ring span {2 * spread_of:.1f}° of elevation, although beams are {rings.step:.2f}° apart",
@@ -163,7 +163,7 @@ def _mixed(rings: Rings) -> Flaw:
 
 
 def _elsewhere(rings: Rings, off: float) -> tuple[Level, Flaw]:
-    """Each ring is a cone, but not that of its beam in the table."""
+    """Flaw of rings that are cones, but not those of their beams in the table."""
     seen, said = rings.seen, rings.said
     where = f"Rays lie {off:.1f}° from the beams of their rings in the median"
     readings = {
@@ -195,7 +195,7 @@ def _elsewhere(rings: Rings, off: float) -> tuple[Level, Flaw]:
 
 
 def _shuffled(sweeps: Sequence[Ordered]) -> Flaw | None:
-    """Ranges of rays side by side that differ as those of any two rays do."""
+    """Flaw of neighbouring rays whose ranges differ as those of any two rays; None: they differ less."""
     near, any_two = [], []
     for rays in sweeps:
         sweep, order = rays.sweep, rays.order[rays.sweep.returned[rays.order]]
@@ -215,7 +215,7 @@ def _shuffled(sweeps: Sequence[Ordered]) -> Flaw | None:
 
 
 def _reversed(lidar: Lidar, sweeps: Sequence[Ordered]) -> Flaw | None:
-    """Ranges that put many points deep under the ground, unless they are read from the last to the first."""
+    """Flaw of ranges that put many points deep under the ground, unless they are read from the last to the first."""
     up = lidar.T_rig_lidar[2, :3].float()
     heights = [s.sweep.directions @ up for s in sweeps]  # of a metre of each ray
     given = _deep(torch.cat([h * s.sweep.ranges for h, s in zip(heights, sweeps, strict=True)]))

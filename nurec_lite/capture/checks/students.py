@@ -6,7 +6,7 @@ def students(
     z: float,  # standard deviations of a normal distribution
     freedom: int,  # degrees of freedom
 ) -> float:  # quantile of Student's distribution with the same probability
-    """Four terms of the series in Abramowitz and Stegun, 26.7.5."""
+    """Quantile by four terms of the series in Abramowitz and Stegun, 26.7.5."""
     terms = (
         z,
         (z**3 + z) / (4 * freedom),

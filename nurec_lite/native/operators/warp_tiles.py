@@ -46,8 +46,8 @@ class BandTiles(NamedTuple):
 class WarpTiles(NamedTuple):
     """A warp tiles of 32 rays, those of a sweep by elevation; the last three belong to a lidar, with B bands of elevation."""
 
-    rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
-    first: Tensor  # [B + 1] int32 first bundle of a band
+    rays: Tensor  # [A, 32] int64, -1 where a warp tile has fewer
+    first: Tensor  # [B + 1] int32 first warp tile of a band
     bins: Tensor  # [B, 2048, 2] int32 first warp tile beyond the begin of a bin of azimuth, and first after its end
     heights: Tensor  # [B, 2] radians of elevation: lower and upper limit of a band's rays
 

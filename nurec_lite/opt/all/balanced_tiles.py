@@ -24,8 +24,8 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def apply(stages: Stages, *, part: int) -> Stages:
-    """`part`: entries that a warp takes at most, of a sweep a third as many of two lists; fewer where there would not be a part for every
-    warp that the GPU holds."""
+    """`part`: most entries of a segment; of a sweep's two lists a third as many. Fewer where segments would not occupy every warp of
+    the GPU."""
     if part < 1:
         raise OptionError(f"option 'balanced_tiles': part is {part}, but must be at least 1")
     return stages.planned("balanced_tiles", segment_entries=part)

@@ -183,7 +183,7 @@ class CudaGraph:
         return not unsafe
 
     def _record(self, record: CapturedStep, stages: Stages, state: TrainState) -> bool:
-        """Whether it could be done. Nothing is computed yet."""
+        """Records a graph without computing anything; returns whether it could."""
         assert self._recorder is not None
         try:
             record.graph = self._recorder.record(lambda: self._work(stages, state, record.inputs), (state.generator,))

@@ -90,7 +90,7 @@ class Store:
         self._frames: Begun[Frame, Any] | Window[Frame, Any] = self.window or self._begun(frames_from(plan, first))
 
     def _begun(self, frames: list[Frame]) -> Begun[Frame, Any]:
-        """Frames in their order: processes decode where a GPU needs many pixels, else threads."""
+        """Yields frames in their order: processes decode where a GPU needs many pixels, else threads."""
         sizes = [frame_bytes(self._plan, frame) for frame in frames]
         if self._decode is not by_host or not decode_apart(self.device, sizes):
             return Begun(self._load, frames)
@@ -130,7 +130,7 @@ class Store:
         return shots.to_numpy(), ends
 
     def _arrived(self, _: Frame) -> ImageShot | KeptSweep:
-        """The next frame, before its memory is that of another one."""
+        """Puts the next frame on the device, before its memory is reused."""
         shots, ends = next(self._arriving)
         return self._kept(shots.from_numpy(self._plan.capture), ends)
 

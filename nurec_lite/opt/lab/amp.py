@@ -39,7 +39,7 @@ class ShortMoments(FusedAdam):
 
 
 def shorten(optimizer: torch.optim.Adam) -> None:
-    """Moments become bfloat16: zeros before the first step, and those of a checkpoint."""
+    """Makes moments bfloat16: zeros before the first step, or those of a checkpoint."""
     for group in optimizer.param_groups:
         (parameter,) = group["params"]
         if group["name"] not in SHORT:

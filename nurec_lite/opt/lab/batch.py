@@ -11,13 +11,13 @@ Gain, code before and after, limits: docs/options/batch.md.
 One launch: on a GPU, with warp_cull, fused_interp and collect_once, images of one size and sweeps of one lidar go through one projection,
 one sort and one launch a stage (kernels/raster_warps/views/train.h). With fused_project one epilogue differentiates their Gaussians with
 those of all other views; without it each view has its own. Numbers are those of one view after another up to rounding, and to the order
-of sums. An image of a size of its own, and all views without these options or where poses ask for gradients of rays, are rendered by
-themselves, which a line of the log says; on a CPU all are. one_launch=false asks for that, too.
+of sums. Other views are rendered one by one, and the log says so: an image with a size of its own, views whose poses need gradients of
+rays, all views without these options or on a CPU, and all with one_launch=false.
 Limits: a step's memory grows with its images; in one launch also the temporary memory of a view's lists, 150 bytes a Gaussian and
-view. Room for lists is by sensor, as without it, and all views of a launch share it. Steps count as before: train.steps,
-density.every and the noise of a step count steps, and each step sees more images. The rule takes gradients for independent, which those
-of one moment are only where they see other things, and scales the rates of the lidar's values too, though a step may still have one sweep;
-scale_rates=false leaves rates and betas as they are. Class quality.
+view. The capacity of lists belongs to a sensor, as without it, and all views of a launch share it. Steps count as before: train.steps,
+density.every and the noise of a step count steps, and each step sees more images. The rule assumes independent gradients;
+those of one moment are so only where they see different things. It scales the rates of the lidar's values, too, though a step may have
+one sweep; scale_rates=false leaves rates and betas as they are. Class quality.
 """
 
 import logging
@@ -121,8 +121,8 @@ def _unsupported_stages(stages: Stages) -> str | None:
 
 
 def launch_views(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Any) -> list[Seen]:
-    """Room for all lists is that of all views. Each view reports its need, so that capacities are learned as without a common launch, and
-    a step fails if one of them needs more than its own."""
+    """Renders the views of a launch. The capacity of its lists is the sum over the views. Each view reports its need, so that
+    capacities are learned as without a common launch; the step fails if a view needs more than its own."""
     assert stages.plan is not None
     capacities = [stages.render.capacity(view) for view in views]
     known = [capacity for capacity in capacities if capacity is not None]

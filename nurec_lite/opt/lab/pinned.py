@@ -6,8 +6,8 @@ a step are gathered in a page-locked buffer, one copy brings it over, and the st
 Source: the PyTorch guide of the NuRec Nsight story (page-locked memory and non_blocking); one buffer instead of one a tensor is our own.
 Gain, code before and after, limits: docs/options/pinned.md.
 Limits: on a GPU alone. Gathering is a copy within the host. A buffer may not be written again while its copy runs: torch's allocator of
-page-locked memory sees to it, which notes an event for every non_blocking copy from a buffer of its own and gives the memory of a freed
-buffer out only when the event has passed. Where no_sync copies a tensor at a time in this way, this option takes its place. Class exact.
+page-locked memory sees to that: it notes an event for every non_blocking copy from its buffers, and reuses a freed buffer only after the
+event. Where no_sync copies a tensor at a time in this way, this option takes its place. Class exact.
 """
 
 import torch

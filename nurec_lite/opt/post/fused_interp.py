@@ -68,10 +68,10 @@ class WithIdentityTrack(NamedTuple):
 
 
 class FusedCollect:
-    """Replaces `collect_at`. Remembers where the rows of each track begin until the store changes. The first rows are the
-    background's, and stay where they are; those of its rows that follow are moved like all others, by a track that stands at the origin.
-    So a relocation may change how many are the background's, a little, while a recorded step goes on. How many there are comes from the
-    device; until it has come of a new store, all are moved."""
+    """Replaces `collect_at`. Remembers the first row of each track until the store changes. The first rows are the background's and
+    stay in place. Further rows of the background move like those of actors, by an identity track. So a relocation may change the number
+    of background rows a little while a recorded step goes on. That number comes from the device; until it has come for a new store, all
+    rows move."""
 
     def __init__(self) -> None:
         self._node = torch.zeros(0, dtype=torch.int64)  # [N] that the rows below belong to
@@ -171,7 +171,7 @@ class FusedCollect:
             self._coming = None
 
     def _set_static_rows(self, background: int, early: int) -> None:
-        """Leaves some rows of the background to relocations; as before if that is still so."""
+        """Sets the number of static rows: the background's without a reserve for relocations. An old number with enough reserve stays."""
         if early:
             raise OptionError(
                 "option 'fused_interp' needs Gaussians in the order of their nodes, but this checkpoint was written "

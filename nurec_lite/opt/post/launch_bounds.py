@@ -3,9 +3,9 @@
 
 Idea: left alone, the compiler takes as many registers as help one thread, and few warps fit on a multiprocessor. `__launch_bounds__`
 states how many threads a block has and how many blocks are to fit, which is a budget. The table kernels/raster_tiles/backward_table.h has a
-row a sensor: threads, blocks, rays a thread, because two rays share the loads of a Gaussian and the sums over a warp, and how many
-Gaussians a warp looks at together, for those that reach none of its rays then do not wait for one another. An image of few tiles
-has a row of its own. A block with fewer threads than the tile has rays takes a part of it.
+row a sensor: threads, blocks, rays a thread and look-ahead. Two rays of a thread share the loads of a Gaussian and the sums over a
+warp. With look-ahead a warp tests several Gaussians together, so those that reach none of its rays do not wait for one another. An image
+of few tiles has a row of its own. A block with fewer threads than the tile has rays takes a part of it.
 Source: NVIDIA's Nsight post on Omniverse NuRec (64 registers for the lidar, 128 for the camera); rows from
 benchmarks/opt/bench_launch_bounds.py.
 Gain, code before and after, limits: docs/options/launch_bounds.md.

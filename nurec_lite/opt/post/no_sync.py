@@ -4,9 +4,9 @@
 Idea: the baseline reads back how many Gaussians a view sees and how long its lists are, copies batches, poses and times from pageable
 memory, and lets relocation count the dead. Here lists get the capacity that their sensor needed lately, rows without bounds follow those of
 the visible Gaussians, copies go through page-locked memory, and relocation works with masks. A list that overflows sets a flag on
-the device: the optimizer and the noise of that step and of all after it then change nothing. The flag and the numbers of entries come
-back when they come; if a step failed, the host goes back to before it, gives the sensor the capacity that it needs, and does these steps
-again.
+the device: the optimizer and the noise of that step and of all after it then change nothing. The host reads
+the flag and the numbers of entries when they arrive. If a step failed, it restores the state before that step, gives the sensor the
+capacity that it needs, and does these steps again.
 Source: NVIDIA's Nsight post on Omniverse NuRec, which removed synchronisation points until the CPU queued ahead of the GPU; skipping an
 update by `found_inf` is PyTorch's way for gradients that overflow.
 Gain, code before and after, limits: docs/options/no_sync.md.
@@ -46,7 +46,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class NoSync:
-    """Wraps `try_step`: steps are under way until it is known how they ended."""
+    """Wraps `try_step`: a step is in flight until its result is known."""
 
     def __init__(self, slack: float, alone: bool = True) -> None:
         self.capacities = CapacityTracker(slack)
