@@ -47,8 +47,8 @@ def check_stages(
     render: str,
     options: dict[str, dict[str, Any]],  # as `build_stages` takes them
 ) -> None:
-    """ConfigError or OptionError where these stages cannot be had here; quick, since nothing is compiled. Parts of `all` that cannot run
-    here are left out later."""
+    """Raises ConfigError or OptionError where these stages cannot be had here; quick, since nothing is compiled. Parts of `all` that cannot
+    run here are left out later."""
     base, named = reference_stages(device.type), [name for name in options if name != "all"]
     if render == "gsplat":
         from nurec_lite.peer.rasterize import check_device

@@ -170,7 +170,7 @@ def check_values(
     values: Mapping[str, Any],  # nested, as `asdict` of a configuration gives it
     classes: Collection[type],  # dataclasses of known keys
 ) -> None:
-    """BoundError for the first key that is unknown, of a wrong type, or out of its range."""
+    """Raises BoundError for the first key that is unknown, of a wrong type, or out of its range."""
     hints = refuse_unknown(values, classes)
     for key, value in _flat(values, "", hints):
         if not _fits(value, hints[key]):
@@ -190,7 +190,7 @@ def unknown_key(key: str, known: Collection[str]) -> BoundError:
 
 
 def refuse_unknown(values: Mapping[str, Any], classes: Collection[type]) -> dict[str, Any]:
-    """BoundError with the nearest known key, or the types of all keys."""
+    """Returns the types of all keys; BoundError with the nearest known key for an unknown one."""
     hints = {key: hint for cls in classes for key, hint in leaves(cls)}
     for key, _ in _flat(values, "", hints):
         if key not in hints:

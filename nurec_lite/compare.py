@@ -46,7 +46,7 @@ def with_runs(
 
 
 def _check_key(argument: str) -> None:
-    """ConfigError for an unknown key; a folder whose name holds `=` is a run."""
+    """Raises ConfigError for an unknown key; a folder whose name holds `=` is a run."""
     if is_path(argument, _KEYS):
         return
     near = difflib.get_close_matches(key_of(argument), _KEYS, 1)

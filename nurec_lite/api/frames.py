@@ -140,7 +140,7 @@ def _of(given: object, known: Mapping[str, Sensor], kinds: tuple[type, ...], wha
 
 
 def _check_sensor(given: Sensor, known: Mapping[str, Sensor], what: str) -> None:
-    """ConfigError for a flaw of a sensor that is not the capture's."""
+    """Raises ConfigError for a flaw of a sensor that is not the capture's."""
     if any(given is one for one in known.values()):
         return
     for flaw in sensor_flaws(given):

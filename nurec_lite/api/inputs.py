@@ -19,7 +19,7 @@ def poses_from(
     given: Any,  # [4, 4] or [B, 4, 4]
     name: str,  # of the argument
 ) -> Tensor:  # as it is shaped, float64 on the host
-    """ConfigError unless all are rigid motions."""
+    """Returns poses as they are given; ConfigError unless all are rigid motions."""
     pose = _numbers(given, name)
     if pose.ndim not in (2, 3) or pose.shape[-2:] != (4, 4):
         raise ConfigError(f"{name} has shape {list(pose.shape)}, but must be [4, 4], or [B, 4, 4] for a batch")
@@ -41,7 +41,7 @@ def times_from(
     span: tuple[float, float],  # seconds that the drive lasts from and to
     edge: float,  # seconds that a time may lie outside
 ) -> Tensor:  # as it is shaped, float64 on the host
-    """ConfigError for a time outside of the drive."""
+    """Returns times as they are given; ConfigError for a time outside of the drive."""
     whole = f"the drive spans {span[0]:z.3f} to {span[1]:z.3f} s"
     if given is None:
         raise ConfigError(f"time is missing; {whole}")
@@ -89,7 +89,7 @@ def vector_from(
     low: float = -1e6,
     high: float = 1e6,
 ) -> list[float]:
-    """ConfigError unless there are as many numbers as the shape says, all between these."""
+    """Returns numbers of that shape; ConfigError for another shape, or a number outside of the bounds."""
     numbers = _numbers(given, name)
     if numbers.shape != shape or not bool(((numbers >= low) & (numbers <= high)).all()):
         what = f"{shape[0]} numbers" if shape else "a number"

@@ -208,7 +208,7 @@ def _append(marker: Path, first: str, names: Iterable[str], new: Iterable[str]) 
 
 
 def _write_whole(descriptor: int, data: bytes) -> None:
-    """OSError, with the file as it was, where a full disk takes a part only."""
+    """Writes all bytes; OSError, with the file as it was, where a full disk takes a part only."""
     size = os.fstat(descriptor).st_size
     if os.write(descriptor, data) < len(data):
         os.ftruncate(descriptor, size)

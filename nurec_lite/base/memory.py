@@ -21,7 +21,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def memory_for(what: str, remedy: str) -> Iterator[None]:
-    """UserError with the remedy if memory runs out within."""
+    """Block that raises UserError with the remedy if memory runs out in it."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
 @contextmanager
 def ends_with_a_sentence() -> Iterator[None]:
-    """UserError, and a path that cannot be reached, end the program."""
+    """Block that ends the program with a sentence for UserError, and for a path that cannot be reached."""
     begun()
     try:
         yield

@@ -48,8 +48,8 @@ def choices(group: str) -> list[str]:
 
 
 def check_groups(arguments: Sequence[str]) -> None:
-    """ConfigError for a group with a + too many or one too few, or several options without brackets: Hydra's own words are of its
-    defaults list."""
+    """Raises ConfigError for a group with a + too many or one too few, or several options without brackets: Hydra's own words are of
+    its defaults list."""
     several = {"-m", "--multirun"} & set(arguments)
     for argument in arguments:
         sign, key, value = argument[: -len(argument.lstrip("+~"))], key_of(argument), value_of(argument)
@@ -104,7 +104,7 @@ def check_files(
     data: DataConfig,
     arguments: Sequence[str],
 ) -> None:
-    """ConfigError if a file of the capture, as the checkpoint names it, is not there: it may be named from another folder."""
+    """Raises ConfigError if a file of the capture, as the checkpoint names it, is missing: it may be named from another folder."""
     given = {key_of(argument) for argument in arguments}
     files = {"data.root": data.root, "data.poses.file": data.poses.file, "data.tracks.file": data.tracks.file}
     for key, file in files.items():

@@ -142,7 +142,7 @@ def configuration(
 
 
 def _check_trained(verb: str, arguments: Sequence[str]) -> None:
-    """ConfigError for a key that steers training alone: the scene of a checkpoint is trained already."""
+    """Raises ConfigError for a key that steers training alone: the scene of a checkpoint is trained already."""
     for argument in arguments:
         section = key_of(argument).partition(".")[0]
         if section in TRAINED or (section == "measure" and verb != "evaluate"):

@@ -77,7 +77,7 @@ def _is_named() -> bool:
 
 
 def check_named(config: Config) -> None:
-    """ConfigError where a run cannot be gone on with because its folder is new each time."""
+    """Raises ConfigError where a run cannot be continued because its folder is new each time."""
     several = HydraConfig.get().mode is not RunMode.RUN
     if config.train.resume == "auto" and not several and not _is_named():
         raise ConfigError("train.resume=auto goes on with the run in `out`; name its folder by out=FOLDER")

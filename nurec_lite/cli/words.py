@@ -23,7 +23,7 @@ _CALL = re.compile(r"(range|interval|glob|shuffle|sort|tag|extend_list|int|float
 
 
 def hydra_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """ConfigError where several values are given for a key that takes one, and `-m` does not ask for several runs."""
+    """Translates the command line for Hydra; ConfigError for several values of a key that takes one, unless `-m` asks for several runs."""
     several, hints = bool({"-m", "--multirun"} & set(arguments)), dict(leaves(VERBS[verb]))
     whole = [_with_key(argument, hints) for argument in arguments]
     return [_hydra_argument(argument, hints.get(key_of(argument)), several) for argument in whole]

@@ -64,7 +64,7 @@ def _mean(
 
 
 def load_lpips(device: torch.device) -> Lpips:
-    """LpipsError where weights are missing or are others."""
+    """Loads LPIPS on a device; LpipsError where weights are missing or are others."""
     alexnet, linear = (_weights(path) for path in _files())
     try:
         layers = [(alexnet[f"features.{n}.weight"], alexnet[f"features.{n}.bias"]) for n, _, _ in _CONVOLUTIONS]

@@ -70,7 +70,7 @@ def check_edits(
     tracks: Tracks,
     edits: Edits,
 ) -> None:
-    """ConfigError for a track that does not exist, is edited twice, or is the name of a copy."""
+    """Raises ConfigError for a track that does not exist, is edited twice, or is the name of a copy."""
     names = edits.names()
     for name in names:
         if name != ALL_ACTORS or name not in edits.removed:
@@ -151,7 +151,7 @@ def _check_times(
     span: tuple[float, float],  # seconds of the drive
     margin: float,  # seconds that a trajectory is extended
 ) -> None:
-    """ConfigError for an actor that no moment of the drive would show: its times are probably those of another clock."""
+    """Raises ConfigError for an actor that no moment of the drive would show: its times are probably those of another clock."""
     followed = [(f"follow[{i}]", "name the track under remove", one) for i, (_, one) in enumerate(edits.trajectories)]
     copied = [(f"copy[{i}]", "leave the copy out", one.trajectory) for i, one in enumerate(edits.copies)]
     for at, instead, trajectory in (*followed, *copied):

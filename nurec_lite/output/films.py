@@ -66,7 +66,7 @@ def save_animation(
 
 
 def check_video() -> None:
-    """ConfigError without the program that encodes MP4: the package imageio-ffmpeg brings it for most machines, but not for all."""
+    """Raises ConfigError without the program that encodes MP4: the package imageio-ffmpeg brings it for most machines, but not for all."""
     try:
         imageio_ffmpeg.get_ffmpeg_exe()
     except RuntimeError as error:

@@ -47,7 +47,7 @@ class Plan:
 
 
 def make_plan(config: RenderConfig, capture: Capture, own: Sequence[NovelSensor] = ()) -> Plan:
-    """ConfigError where something is asked that the capture cannot give."""
+    """Returns the plan of all renders; ConfigError where the capture cannot give what the keys ask for."""
     check_numbers(config)
     names = [] if own and config.sensors is None else _sensors(config, capture)
     cameras = [camera.name for camera in capture.cameras if camera.name in names]
@@ -170,7 +170,7 @@ def _check_idle(
     captured: list[str],  # cameras of the capture
     cameras: list[str],  # and those of one's own
 ) -> None:
-    """ConfigError for a key that nothing rendered here depends on."""
+    """Raises ConfigError for a key that nothing rendered here depends on."""
     default = RenderConfig()
     span = config.times is not None and len(config.times) > 1
     if config.fps != default.fps and not span and not set(config.formats) & set(KINDS):

@@ -207,7 +207,7 @@ def _ftheta(path: Path, given: Mapping[str, Any]) -> Optics:
 
 
 def _refuse(path: Path, given: Mapping[str, Any], model: str, *keys: str) -> None:
-    """ConfigError for a key of other lenses."""
+    """Raises ConfigError for a key of other lenses."""
     if wrong := [key for key in keys if key in given]:
         raise ConfigError(f"{path}: {wrong[0]} is given, which a {model} lens does not have; leave it out")
 

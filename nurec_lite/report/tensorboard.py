@@ -27,7 +27,7 @@ _COUNTERS = {"step", "seconds"}  # the axes of all curves, no curves themselves
 
 
 def check_tensorboard(config: Config) -> None:
-    """ConfigError if scalars are asked for and cannot be written."""
+    """Raises ConfigError if scalars are asked for and cannot be written."""
     if not config.train.tensorboard:
         return
     try:

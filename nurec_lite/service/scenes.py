@@ -174,7 +174,7 @@ class Scenes:
                 self._drop()
 
     def _load(self, name: str) -> ServedScene:
-        """RequestError for a run that is gone or broken since the service began."""
+        """Loads a run, after it has made room; RequestError for one that is gone or broken since the service began."""
         while len(self._loaded) >= self._config.loaded:
             self._drop()
         while True:

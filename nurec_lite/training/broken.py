@@ -30,7 +30,7 @@ class BrokenError(UserError):
 
 
 def check(state: TrainState, checkpoint: Path, now: bool = False) -> None:
-    """BrokenError once learning is known to diverge. `now`: waits for the device and leaves no doubt. Ranks decide together, in some
+    """Raises BrokenError once learning is known to diverge. `now`: waits for the device and leaves no doubt. Ranks decide together, in some
     steps alone."""
     ranks = present()
     if ranks.size > 1 and not now and state.step % EVERY:

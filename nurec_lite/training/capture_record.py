@@ -84,7 +84,7 @@ def path_from(record: dict[str, Any]) -> KnownPath | None:
 
 
 def check_record(value: Any) -> None:
-    """SchemaError with the first flaw."""
+    """Raises SchemaError with the first flaw."""
     path = ("path",) if type(value) is dict and "path" in value else ()  # older files have none
     check_keys(value, "capture", ("name", "cameras", "lidars", "frames", *path))
     check_names((value["name"],), "capture.name")

@@ -46,7 +46,7 @@ def _reduced(capture: Capture, shot: ImageShot) -> ImageShot:
 
 
 def check_coarse(config: Config, capture: Capture) -> None:
-    """ConfigError for a camera that has nothing to reduce."""
+    """Raises ConfigError for a camera whose images are too small to reduce."""
     for camera in capture.cameras if coarse_share(config, capture) else ():
         if min(camera.width, camera.height) < FACTOR:
             raise ConfigError(

@@ -100,7 +100,7 @@ def _paths(out: Path, *names: str) -> list[Path]:
 
 
 def refuse_run(out: str) -> None:
-    """FolderError where the results of another command would lie among those of a run of any version."""
+    """Raises FolderError where the results of another command would lie among those of a run of any version."""
     if out and (Path(out) / CHECKPOINT).exists():
         raise FolderError(f"{out} holds a run, and would lose its files; {ANOTHER}")
 

@@ -192,7 +192,7 @@ def _rescue_alone(state: TrainState, checkpoint: Path, begun: int, error: RankEr
 
 
 def _explain(state: TrainState, checkpoint: Path, error: Exception) -> None:
-    """BrokenError if it happened because there were no numbers left to work with."""
+    """Raises BrokenError if the error came from values that are not finite."""
     try:
         state.history.read()
         check(state, checkpoint, now=True)

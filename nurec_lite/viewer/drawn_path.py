@@ -37,7 +37,7 @@ class DrawnPath:
         lens: Pinhole | str,
         seconds: float,  # between two poses
     ) -> CameraPath:
-        """ConfigError with fewer than two poses."""
+        """Returns the path of a film; ConfigError with fewer than two poses."""
         if len(self.keys) < 2:
             raise ConfigError("a path takes at least two poses; add one where it begins and one where it ends")
         return CameraPath(lens, with_even_seconds(self.keys, seconds))
@@ -71,7 +71,7 @@ def text_of(path: CameraPath, origin: Origin) -> str:
 
 
 def save_path(file: Path, text: str) -> None:
-    """ConfigError if the file holds another path."""
+    """Saves a path; ConfigError if the file holds another one."""
     if os.path.lexists(file) and not _holds(file, text.encode()):
         raise ConfigError(f"{file} holds another path; choose another name")
     write_text(file, text)

@@ -65,7 +65,7 @@ class Painter:
         request: Request,
         height: int,  # rows of the picture
     ) -> Painted:
-        """UserError where an image that is asked for is missing."""
+        """Paints a request; UserError where an image that it asks for is missing."""
         if request.frame is not None:
             return self._frame(request, request.frame, height)
         if request.lens is not None:

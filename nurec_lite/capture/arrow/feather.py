@@ -26,7 +26,7 @@ def read_feather(
     columns: Kinds,  # those that it must have, and that are read
     empty: bool = False,  # whether it may have no row
 ) -> Table:
-    """CaptureError where the file is damaged, too large, or lacks a column."""
+    """Reads columns of a file; CaptureError where it is damaged, too large, or lacks a column."""
     check_installed(path)
     import pyarrow as pa
 
@@ -61,7 +61,7 @@ def _check_sizes(path: Path, stream: memoryview) -> None:
 
 
 def _batch_sizes(message: Any) -> tuple[int, int]:  # rows, bytes of all buffers, decompressed
-    """ValueError, or struct.error, where the description of a batch makes no sense."""
+    """Returns the stated sizes of a batch; ValueError or struct.error where its description makes no sense."""
     described, body = memoryview(message.metadata), memoryview(message.body or b"")
     batch = _target(described, _field(described, _target(described, 0), HEADER))
     (rows,) = struct.unpack_from("<q", described, _field(described, batch, ROWS))

@@ -36,7 +36,7 @@ def read_columns(
     path: Path,
     columns: Kinds,  # those that it must have, and that are read
 ) -> Table:
-    """CaptureError where the file is damaged, too large, or lacks a column."""
+    """Reads columns of a file; CaptureError where it is damaged, too large, or lacks a column."""
     with damaged(path):
         file = _opened(path)
         check_columns(path, file.schema_arrow.names, columns)

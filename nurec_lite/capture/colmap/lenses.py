@@ -31,7 +31,7 @@ def camera_of(
     T_rig_cam: Tensor,  # [4, 4]
     where: object,  # file, for messages
 ) -> Camera:
-    """COLMAP, too, has the centre of the first pixel at (0.5, 0.5)."""
+    """Returns the renderer's camera; COLMAP, too, has the centre of the first pixel at (0.5, 0.5)."""
     models = READ | FISHEYES
     if lens.model not in models:
         raise CaptureError(

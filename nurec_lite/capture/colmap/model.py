@@ -53,7 +53,7 @@ class Shot:
 
 
 def table_of(folder: Path, name: str) -> Path | None:
-    """The binary file, else the text."""
+    """Path of a table: the binary file, else the text."""
     return next((path for end in (".bin", ".txt") if (path := folder / (name + end)).is_file()), None)
 
 
@@ -90,7 +90,7 @@ def read_points(path: Path) -> list[tuple[float, float, float]]:
 
 @contextmanager
 def _walked(path: Path) -> Iterator[BinaryIO]:
-    """The file; a flaw raises an error with one sentence."""
+    """Block with a file to walk; a flaw raises an error with one sentence."""
     try:
         with open_file(path) as file:
             if not 0 < os.fstat(file.fileno()).st_size <= LARGEST:

@@ -25,7 +25,8 @@ class Posed:
 
 
 def upright(cameras: Mapping[str, Posed]) -> Tensor:  # [4, 4] from the reconstruction's world to one with z up
-    """Images stand upright on the whole; x looks ahead from the leading camera's first place, which is the origin."""
+    """Transform to a world with z up, since images stand upright on the whole; x looks ahead from the leading camera's first place, the
+    origin."""
     first = cameras[leading(cameras)].T_world_cam[0]
     up = -torch.cat([posed.T_world_cam[:, :3, 1] for posed in cameras.values()]).mean(dim=0)
     z = up / up.norm() if float(up.norm()) > 1e-3 else -first[:3, 1]
@@ -54,7 +55,7 @@ def _ahead(posed: Posed) -> float:
 
 
 def mountings(cameras: Mapping[str, Posed]) -> dict[str, Tensor]:  # T_rig_cam [4, 4] of each camera
-    """The rig is that of the leading camera; the others sit where they are on average when it passes.
+    """Mountings of the cameras. The rig is that of the leading camera; the others sit at their mean pose relative to it.
 
     A camera with all images at other times is taken to look as the leading one does."""
     lead = leading(cameras)

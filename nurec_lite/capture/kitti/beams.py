@@ -56,7 +56,8 @@ def align(
     rings: Tensor,  # [n] elevations of a sweep, from the top
     beams: Tensor,  # [B] elevations of the drive, from the top
 ) -> Tensor:  # [n] int64: the beam of each ring
-    """Rings keep their order; a ring without a beam of its own has the beam of the ring with the nearest elevation."""
+    """Beam of each ring, in the order of the rings; a ring without a beam of its own has the beam of the ring with the nearest
+    elevation."""
     if len(rings) == len(beams):
         return torch.arange(len(beams))
     match = _matches(rings, beams)

@@ -16,7 +16,7 @@ def row_doubts(
     clock: Clock,
     sweeps: Collection[int],  # numbers of all sweeps of the drive
 ) -> Iterator[Doubt]:
-    """Rows are compared with the frames of the drive, not with those that are read."""
+    """Doubts about rows that do not fit the frames of the drive, also those that are not read."""
     rows, frames = (
         len(read_text(path, "name an existing poses_file (data.poses.file)").rstrip().splitlines()),
         len(clock.forward),

@@ -28,7 +28,7 @@ def ring_steps(
     angles: Tensor,  # [n, 2] azimuth and elevation, ring after ring, each by rising azimuth
     rings: Tensor,  # [n] not decreasing
 ) -> Steps:
-    """The encoder is quantised to 0.09 degrees, so single steps are uneven and their mean is nominal."""
+    """Steps of a sweep. The encoder is quantised to 0.09 degrees, so single steps are uneven and their mean is nominal."""
     after = _next_in_ring(rings)
     gap = (angles[after, 0] - angles[:, 0]) % TURN
     gap = torch.where(gap > TURN - BACKWARD, torch.zeros_like(gap), gap)
@@ -62,7 +62,7 @@ def whole_sweep(
     clock: Callable[[Tensor, Tensor], Tensor],  # azimuths [m], beams [m] -> seconds [m] when the lidar looks there
     own: Tensor | None = None,  # [n] bool: returns of the vehicle itself, which are neither returns nor empty
 ) -> Sweep:
-    """Returns and the rays between them that did not return: beam after beam, each by its azimuth."""
+    """The whole sweep: returns and the rays between them that did not return, beam after beam, each by its azimuth."""
     order = torch.argsort(rings * 8 + angles[:, 0] % TURN, stable=True)
     more, more_rings = missing_angles(angles[order], rings[order])
     order = order if own is None else order[~own[order]]

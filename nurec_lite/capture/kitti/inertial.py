@@ -36,7 +36,8 @@ def read_measured(
 
 
 def _velocities(text: str) -> list[float] | None:
-    """Latitude and longitude in degrees, altitude in metres; roll, pitch, yaw in radians; forward, left, up in metres a second."""
+    """Numbers of a row: latitude and longitude in degrees, altitude in metres; roll, pitch, yaw in radians; forward, left, up in metres a
+    second. None: it lacks some of them."""
     try:
         row = numbers(" ".join(text.split()[:COLUMNS]))
     except ValueError:

@@ -90,7 +90,7 @@ def read_times(
 
 
 def _parse_stamp(path: Path, number: int, line: str) -> np.datetime64:
-    """numpy alone would take `now`, a year without a month, and years that do not fit into its nanoseconds."""
+    """Parses a stamp, more strictly than numpy: it takes `now`, a year without a month, and years beyond its nanoseconds."""
     try:
         if _STAMP.fullmatch(line):
             return np.datetime64(line, "ns")
@@ -208,7 +208,7 @@ def read_clock(
 def read_camera_clock(
     folder: Path,  # image_0X
 ) -> Clock:
-    """The clock of a drive without a lidar: a lidar would have faced forward when the camera was triggered."""
+    """The clock of a drive without a lidar, by the triggers of a camera: a lidar would have faced forward then."""
     path = folder / "timestamps.txt"
     times = read_times(path)
     known = ~np.isnat(times)

@@ -98,7 +98,7 @@ def read_kitti_raw(
     image_delay: float = IMAGE_DELAY,
     poses_needed: bool = True,  # false: a drive with sweeps and without poses is read, too
 ) -> Capture:
-    """`image_delay` is how many seconds after the exposure an image is stamped.
+    """Reads a drive. `image_delay`: seconds from an exposure to the image's stamp.
 
     The lidar triggers the cameras as it faces forward, but images are stamped 10.5 ms later, when they arrive. On drive 0009
     lidar edges fall onto image edges, and static points keep their colour from image to image, best with 7.5 ms.
@@ -242,7 +242,7 @@ def _lidar(drive: Drive, scan: Scan) -> Lidar:
 
 
 def _sweep_frames(drive: Drive, missing_rays: bool, scan: Scan) -> list[SweepFrame]:
-    """A sweep lasts one period around its forward time."""
+    """Frames of sweeps: each lasts one period around its forward time."""
     numbers, files = list(drive.sweeps), list(drive.sweeps.values())
     forward, period = sweep_times(drive.clock, drive.folder / "velodyne_points" / "timestamps.txt", numbers)
     starts = forward - scan.forward_fraction * period

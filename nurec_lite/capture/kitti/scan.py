@@ -49,7 +49,7 @@ class Scan:
         name: str,  # for messages
         rings: Tensor | None = None,  # [n] int64; None: by the order of the points
     ) -> tuple[Tensor, Tensor, Tensor]:  # points [m, 4 or more], azimuth and elevation [m, 2], rings [m]
-        """Ring after ring from the top, each by rising azimuth, one return of a ray."""
+        """Arranges points ring after ring from the top, each by rising azimuth, with one return of a ray."""
         angles = azimuth_elevation(points[:, :3])
         rings, in_order = self.order.rings(angles, name) if rings is None else (rings, False)
         if in_order and not self.several:

@@ -42,7 +42,7 @@ def find_spin(
 
 
 def _in_columns(elevation: Tensor) -> bool:
-    """Every part of the file has points of all beams, which parts of a file of rings have not."""
+    """Whether every part of the file has points of all beams; parts of a file of rings have not."""
     parts = [float(part.std()) for part in elevation.tensor_split(_PARTS) if len(part) > 1]
     return bool(parts) and sum(parts) / len(parts) > 0.5 * float(elevation.std())
 
@@ -60,7 +60,7 @@ def _way(
 
 
 def _passes_behind(azimuth: Tensor, way: Tensor, sign: int) -> bool:
-    """The sweep goes on beyond the direction where KITTI's ends."""
+    """Whether the sweep goes on beyond the direction where KITTI's ends."""
     to_behind = float((sign * (math.pi - azimuth[0])) % TURN)
     return _BEHIND < to_behind < abs(float(way.sum())) - _BEHIND
 
@@ -69,7 +69,7 @@ def is_kitti(
     order: Order,
     sweeps: list[Tensor],  # each [n, 2] azimuth and elevation, in the order of its file
 ) -> bool:
-    """Ring after ring from the top, each by rising azimuth from 0, which says that the file was made from KITTI's or like it."""
+    """Whether the file has KITTI's order: ring after ring from the top, each by rising azimuth from 0."""
     if not isinstance(order, ByElevation):
         return order.down and order.sense == 1 and order.start == 0
     right = []

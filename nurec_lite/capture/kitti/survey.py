@@ -59,7 +59,7 @@ def scan_of(
 
 
 def has_several_returns(arranged: list[Arranged], names: list[str]) -> bool:
-    """CaptureError for a sweep that is several sweeps."""
+    """Whether files hold several returns of a ray; CaptureError for a file of several sweeps."""
     share = [same_ray(angles, rings).double().mean() for _, angles, rings in arranged]
     most = max(range(len(share)), key=lambda i: share[i])
     if share[most] > 1 - 0.9 / _MOST_RETURNS:
@@ -100,7 +100,7 @@ def _stored(
 
 
 def _check_filtered(sweeps: list[Tensor], name: str) -> None:
-    """Points in no order are refused unless a filter made them so: then nothing is lost by not knowing their rays."""
+    """Refuses points in no order, unless a filter made them so: then their rays need not be known."""
     for points in sweeps:
         voxels = (points[:, :3] / _VOXEL).floor().long() + (1 << 14)
         key = (voxels[:, 0] << 32) + (voxels[:, 1] << 16) + voxels[:, 2]
@@ -147,7 +147,7 @@ def _all_cuts(sweeps: list[Tensor]) -> list[Cut]:
 
 
 def _azimuth_steps(nominal: float) -> int:
-    """KITTI's number if it is about that."""
+    """Steps of a turn; KITTI's number if they are about as many."""
     found = max(1, round(TURN / nominal))
     return _STEPS if abs(found / _STEPS - 1) < 0.1 else found
 

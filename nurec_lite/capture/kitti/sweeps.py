@@ -29,7 +29,7 @@ def make_sweep(
     missing_rays: bool = True,
     name: str = "sweep",  # for messages
 ) -> Sweep:  # rays ordered by ring, then by azimuth from 0 to 2 pi
-    """A ray's time follows from its azimuth."""
+    """Makes a sweep of points; a ray's time follows from its azimuth."""
     points, angles, rings = scan.arrange(points, name)
     new_angles, new_rings = missing_angles(angles, rings)
     new_keep = ~scan.blocked[new_rings, degree_of(new_angles[:, 0])] & missing_rays

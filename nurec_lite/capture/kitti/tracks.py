@@ -134,7 +134,7 @@ def check_markup(
     elements: int = MOST_ELEMENTS,
     attributes: int = MOST_ATTRIBUTES,
 ) -> None:
-    """A document type of its own may define entities and attributes, which a few bytes multiply; elements take memory, too."""
+    """Refuses markup that multiplies few bytes: a document type of its own may define entities and attributes, and elements take memory."""
     if _DEFINES.search(text):
         raise ValueError("it defines entities or a document type, which KITTI's files never do")
     if text.count("<") > elements or text.count("=") > attributes:
@@ -142,7 +142,7 @@ def check_markup(
 
 
 def _items(parent: ElementTree.Element) -> list[ElementTree.Element]:
-    """The parent says how many there are: one that is lost would give all later ones a wrong frame."""
+    """Returns the items; ValueError unless they are as many as the parent states: a lost one would give later ones a wrong frame."""
     items = parent.findall("item")
     if natural(_text(parent, "count")) != len(items):
         raise ValueError(f"'{parent.tag}' counts {short(_text(parent, 'count'))} items and holds {len(items)}")
@@ -184,7 +184,7 @@ def check_frames(
     boxes: list[Box],
     drive: Collection[int],  # frames that the drive holds
 ) -> None:
-    """Every track must have a box in the drive, unless the drive was cut: tracks before its first and after its last frame
+    """Checks that every track has a box in the drive, unless the drive was cut: tracks before its first and after its last frame
     are left out, as far as the file's frames run on from the drive's without a pause of more than PAUSE."""
     frames_of: dict[int, set[int]] = defaultdict(set)
     for box in boxes:
@@ -249,7 +249,7 @@ def _parked_throughout(
     poses: Tensor,  # [n, 4, 4] T_world_object
     span: tuple[float, float],  # seconds of the whole drive
 ) -> tuple[Tensor, Tensor]:
-    """An object that never moves while it is labelled stands in one place, the median, from the first sweep to the last.
+    """Places an object that never moves while it is labelled at the median of its places, from the first sweep to the last.
 
     Labels of parked objects scatter by 13 cm, and those of held-out moments are never corrected by training.
     KITTI labels objects only where camera 2 sees them, the lidar sees them all around: without this, a parked object would be an actor
@@ -269,7 +269,7 @@ def _track_keys(
     boxes: list[Box],
     sweeps: dict[int, tuple[float, float]],
 ) -> tuple[Tensor, Tensor]:  # times [n], T_lidar_object [n, 4, 4], in time order
-    """A box that crosses the seam behind the sensor is seen twice within a moment: the second of such a pair is dropped."""
+    """Keyframes of a track. A box that crosses the seam behind the sensor is seen twice within a moment: the second one is dropped."""
     keys: list[tuple[float, Tensor]] = []
     for box in sorted(boxes, key=lambda b: b.frame):
         forward_time, period = sweeps[box.frame]

@@ -21,7 +21,7 @@ def find_turns(
     start: float = 0.0,  # radians, where a ring begins
     sense: int = 1,  # -1: azimuth falls within a ring
 ) -> Tensor:  # [n] int64, from 0, not decreasing
-    """Every step goes forward, so a step that seems to go back by more than noise begins the next turn: the next ring.
+    """Number of the turn of each point. Every step goes forward, so a step that seems to go back by more than noise begins the next ring.
 
     A ring without a single return leaves no trace.
     """
@@ -48,9 +48,9 @@ def ring_start(
     sweeps: list[Tensor],  # each [n, 2] azimuth and elevation, in the order of its file
     sense: int,  # -1: azimuth falls within a ring
 ) -> float:  # radians
-    """0, as in KITTI's files, if the steps there go through all elevations. Otherwise rings begin where steps go through most
-    elevations, or where most long steps pass, if points were removed: where there are fewest rings, as a wrong place cuts one in
-    two."""
+    """Azimuth where rings begin: 0, as in KITTI's files, if the steps there go through all elevations. Otherwise rings begin where steps go
+    through most elevations, or where most long steps pass, if points were removed: where there are fewest rings, as a wrong place cuts one
+    in two."""
     steps = torch.cat([_steps(angles, sense) for angles in sweeps])
     rise = _touching(steps, steps[:, 2])
     whole = sum(

@@ -115,7 +115,7 @@ def _poses(path: Path, calibration: Calibration) -> tuple[Tensor, Tensor]:  # fr
 
 
 def _path(times: NDArray[np.float64], frames: Tensor, poses: Tensor) -> tuple[Tensor, Trajectory]:
-    """Poses hold at the times of camera 0."""
+    """Path of the rig; poses hold at the times of camera 0."""
     stamped = torch.from_numpy(np.isfinite(times))[frames.clamp(max=len(times) - 1)] & (frames < len(times))
     if not bool(stamped.any()):
         raise CaptureError(

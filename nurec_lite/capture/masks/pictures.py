@@ -69,7 +69,7 @@ def check_mask(
     name: str,  # of the mask, for messages
     owner: str,  # for messages: the camera front
 ) -> None:
-    """CaptureError where next to nothing is left of an image."""
+    """Raises CaptureError where next to nothing is left of an image."""
     left = 1 - float(mask.double().mean())
     if left < LEAST:
         raise CaptureError(

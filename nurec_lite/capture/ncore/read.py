@@ -108,7 +108,7 @@ def _images(sequence: Sequence, poses: Poses, part: Part, camera: Camera, downsc
 def _lidars(
     sequence: Sequence, poses: Poses, asked: tuple[str, ...] | None
 ) -> tuple[list[Lidar], list[SweepFrame], list[Doubt]]:
-    """Leaves out lidars that do not show their beams, unless they are asked for."""
+    """Returns the lidars; one that does not show its beams is left out, or refused if it is asked for."""
     lidars, sweeps, doubts = list[Lidar](), list[SweepFrame](), list[Doubt]()
     parts = sequence.parts("lidars")
     for name in chosen_sensors("data.lidars", asked, parts, sequence.where):
@@ -153,7 +153,7 @@ def _sweeps(sequence: Sequence, poses: Poses, part: Part, model: Model) -> list[
 
 
 def _masked(sequence: Sequence, camera: Camera) -> tuple[Camera, list[Doubt]]:
-    """The camera with all of its masks together. Those that cannot be used are findings."""
+    """The camera with all of its masks together. Masks that cannot be used are findings."""
     found, doubts = list[Tensor](), list[Doubt]()
     for name in masks_of(sequence, camera.name):
         try:

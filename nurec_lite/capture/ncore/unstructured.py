@@ -67,7 +67,7 @@ def found_pattern(
     spans: list[tuple[float, float]],  # seconds of each
     name: str,  # of the lidar
 ) -> Pattern:
-    """CaptureError if the returns show no beams."""
+    """Finds the scan pattern of a lidar; CaptureError if the returns show no beams."""
     some = [points for rays in spread(frames) if len(points := _points(rays)) >= LEAST]
     if not some:
         raise CaptureError(

@@ -130,7 +130,7 @@ def _found(drive: Drive) -> Found:
 
 
 def _better(drive: Drive, source: str, found: Found) -> Capture:
-    """One line says which poses are taken and how sharp both are."""
+    """Returns the sharper poses; a line of the log names them and the sharpness of both."""
     capture = drive.capture
     if source == "auto" and capture.poses_from == GIVEN and _contradict(drive, found.estimate):
         log.debug("poses: the capture's own, which the sweeps contradict; the checks of the capture name that")

@@ -49,7 +49,7 @@ def estimated(
 
 
 def _refined(clouds: Sequence[Cloud], path: Path, at: Tensor, measured: bool) -> Path:
-    """Corrections of measured twists begin at zero; where none were measured, all of the twist is a correction."""
+    """Refines a path. Corrections of measured twists begin at zero; where none were measured, all of the twist is a correction."""
     walk = torch.zeros(len(path.times), 6, dtype=torch.float64) if measured else path.twists.at(path.times)
     for reach in REACHES:
         found = list(equations(_still(path, clouds), path.poses[at], reach))
@@ -80,7 +80,7 @@ def _first_path(
 
 
 def _twists_of(times: Tensor, poses: Tensor) -> Twists:
-    """Linear through the middles of the steps."""
+    """Twists of a path, linear through the middles of the steps."""
     steps = log(invert(poses[:-1]) @ poses[1:]) / times.diff()[:, None]
     return Twists(0.5 * (times[1:] + times[:-1]), steps)
 

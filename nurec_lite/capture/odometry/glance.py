@@ -25,7 +25,7 @@ ROUNDS, REACH = 5, 0.5  # of the registration, and its metres to a surface
 
 
 def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
-    """Two pairs in the middle of the drive, or all that exist. Sweeps that show too little leave the poses as they are."""
+    """Whether poses are sharp by two pairs of sweeps in the middle of the drive, or all that exist; also if sweeps show too little."""
     poses = poses_of(frames)
     middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
     if jitter(middles, poses(middles))[0] > JITTER:

@@ -40,12 +40,12 @@ def as_known(capture: Capture, path: Trajectory) -> Capture:
 
 
 def completed(capture: Capture, path: Trajectory) -> Capture:
-    """The capture's poses fill the gaps of the path and go on at its ends."""
+    """The path with the capture's poses in its gaps and beyond its ends."""
     return with_poses(capture, joined(path, trajectory_of(capture).at))
 
 
 def joined(path: Trajectory, others: Poses) -> Poses:
-    """Other poses, moved onto the path: within it by their difference in the rig's axes, beyond an end by the difference at that end."""
+    """Poses of another path, moved onto this one: within it by their difference in the rig's axes, beyond an end by that at the end."""
     first, last = path.times[:1], path.times[-1:]
     start = path.poses[:1] @ invert(others(first))
     apart = invert(start @ others(path.times)) @ path.poses  # [n, 4, 4]

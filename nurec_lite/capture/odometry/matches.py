@@ -55,7 +55,7 @@ def equations(
     poses: Tensor,  # [K, 4, 4] T_world_rig at the middles
     reach: float,  # metres from a point to the surface
 ) -> Iterator[Equations]:
-    """Other threads prepare and finish the searches of this one: the library holds Python's lock and uses all cores."""
+    """Yields the equations of all blocks. Other threads prepare and finish the searches of this one: the library holds Python's lock."""
     world = [transform(T, points) for T, points in zip(poses, still, strict=True)]
     threads = torch.get_num_threads()
 

@@ -38,7 +38,7 @@ class Path:
 
     @cached_property
     def dense(self) -> Trajectory:
-        """The motion by the twists; the difference to the knots is spread evenly over each step."""
+        """Poses between the knots by the twists; the difference to the knots is spread evenly over each step."""
         m = int((self.times.diff().max() / DENSE).ceil().clamp(1, MOST_PARTS)) if len(self.times) > 1 else 1
         parts, step = torch.arange(1, m + 1, dtype=torch.float64) / m, self.times.diff()
         starts, rest = self.times[:-1], log(invert(self.reckoned) @ self.steps)

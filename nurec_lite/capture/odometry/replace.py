@@ -18,7 +18,7 @@ AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 
 def with_poses(capture: Capture, poses: Poses) -> Capture:
-    """Boxes stay where they were seen from the rig at the times of their keyframes."""
+    """Returns the capture with other poses. Boxes stay at their places relative to the rig at the times of their keyframes."""
     before = trajectory_of(capture).at
     labels = tuple(replace(label, tracks=partial(_read_again, label.tracks, before, poses)) for label in capture.labels)
     return replace(

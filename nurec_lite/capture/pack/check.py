@@ -119,7 +119,7 @@ def one_of(*choices: str | None) -> Check:
 
 
 def array(*shape: int | None) -> Check:  # None: any length
-    """Nested lists of numbers. Level by level: an element at a time would take longer than everything else."""
+    """Checks nested lists of numbers level by level: an element at a time would take longer than everything else."""
     wanted = "numbers [" + ", ".join("any" if n is None else str(n) for n in shape) + f"] within +-{LIMIT:.0e}"
 
     def check(value: Any, at: str) -> None:

@@ -108,7 +108,7 @@ def _read_directory(path: Path) -> dict[str, Member]:
 
 
 def _flaw(entry: zipfile.ZipInfo, end: int, members: dict[str, Member]) -> str | None:
-    """`end` is the begin of the next member, or of the directory."""
+    """Returns the flaw of a member, or None; `end`: the begin of the next member, or of the directory."""
     if entry.flag_bits & _ENCRYPTED:
         return "is encrypted"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:

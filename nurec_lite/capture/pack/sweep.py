@@ -96,7 +96,7 @@ def decode_sweep(
     name: str,  # for messages
     beams: int = MAX_BEAMS,
 ) -> Sweep:
-    """MAX_RAYS bounds the memory for any claim of the data."""
+    """Decodes a sweep; MAX_RAYS bounds the memory for any claim of the data."""
     try:
         return _decode(data, beams)
     except (zlib.error, lzma.LZMAError, ValueError) as error:
@@ -139,7 +139,7 @@ def _check_header(n: int, n_returned: int, time: float, rate: float) -> None:
 
 
 def _check_steps(beams: int, rings: np.ndarray, *values: np.ndarray) -> None:
-    """Each value is as many steps as its sensor can give."""
+    """Refuses values with more steps than their sensor can give."""
     limits = {"ring": (0, beams - 1)} | _LIMITS
     for (kind, (low, high)), steps in zip(limits.items(), (rings, *values), strict=True):
         if len(steps) and not low <= steps.min() <= steps.max() <= high:
@@ -147,7 +147,7 @@ def _check_steps(beams: int, rings: np.ndarray, *values: np.ndarray) -> None:
 
 
 def _compress(streams: Iterable[bytes]) -> bytes:
-    """One zlib stream; each part has its own statistics, so a new block begins with it (4 % smaller)."""
+    """Compresses parts as one zlib stream; each part begins a new block for its own statistics (4 % smaller)."""
     compressor = zlib.compressobj(6, memLevel=9, strategy=zlib.Z_FILTERED)
     return b"".join(compressor.compress(s) + compressor.flush(zlib.Z_FULL_FLUSH) for s in streams) + compressor.flush()
 
@@ -195,7 +195,7 @@ def _planes(values: np.ndarray) -> list[bytes]:
 
 
 def _integers(planes: np.ndarray) -> np.ndarray:  # int32
-    """The inverse; most of the upper planes are empty."""
+    """Integers from `_planes`; most of the upper planes are empty."""
     zigzag = np.zeros(len(planes) // 4, np.uint32)
     for k, plane in enumerate(planes.reshape(4, -1)):
         if plane.any():

@@ -180,5 +180,5 @@ def encoded_image(image: Tensor, image_format: str, quality: int) -> bytes:
 
 
 def _png_options(image: Tensor) -> dict[str, Any]:
-    """Smallest files of small images; files of large ones are an eighth larger, in an eighth of the time."""
+    """Options for the smallest files of small images; files of large ones are an eighth larger, in an eighth of the time."""
     return {"optimize": True} if image.shape[0] * image.shape[1] < LARGE else {"compress_level": 3}

@@ -72,7 +72,8 @@ _CALLS = {  # all names in a table, and their stand-ins
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Modules of numpy 1 and 2, and of Python 2, go by one name; pandas moved its modules too often to distinguish."""
+        """Finds a class by its name: modules of numpy 1 and 2, and of Python 2, have one; pandas moved its modules too often to
+        distinguish."""
         place = "pandas" if module.startswith("pandas.") else module.replace("numpy._core.", "numpy.core.")
         found = _CALLS.get((place.replace("__builtin__", "builtins"), name))
         if found is None:
@@ -84,7 +85,7 @@ def read_table(
     path: Path,  # .pkl or .pkl.gz
     columns: tuple[str, ...],  # that it must have
 ) -> Table:
-    """All its columns. CaptureError where it is damaged, lacks one of those asked for, or is no table of pandas."""
+    """Returns all columns of a table; CaptureError where it is damaged, lacks one of those asked for, or is no table of pandas."""
     data = read_bytes(path, REMEDY)
     try:
         plain = _unpacked(data)

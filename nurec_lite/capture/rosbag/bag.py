@@ -87,7 +87,7 @@ def _added(path: Path, known: Topic | None, topic: Topic) -> Topic:
 
 
 def check_definition(bag: Bag, topic: Topic) -> None:
-    """CaptureError if the topic was recorded by another definition of its message than ROS has."""
+    """Raises CaptureError if the topic was recorded by another definition of its message than ROS has."""
     if topic.ros1 and other_definition(topic.kind, topic.digest):
         raise CaptureError(
             f"{bag.path}: {topic.name} was recorded with another definition of {topic.kind} than ROS 1 Noetic has; "

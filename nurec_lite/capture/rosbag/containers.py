@@ -132,7 +132,7 @@ def _kind(decompressor: Any) -> str:
 
 
 def _ros1_data(data: bytes, offset: int) -> tuple[int, int]:  # where the message's data begin, and their bytes
-    """Records of connections may stand before the message."""
+    """Data of a message; records of connections may stand before it."""
     while True:
         (header,) = struct.unpack_from("<I", data, offset)
         operation = _operation(data[offset + 4 : offset + 4 + header])
@@ -214,7 +214,7 @@ class McapFile:
 
 
 def _check_profile(path: Path) -> None:
-    """MCAP holds messages of any system; its first record names it."""
+    """Refuses messages of another system than ROS; the first record of MCAP names it."""
     with open_file(path) as file:
         head = file.read(21 + 64)  # magic, kind and length of the record, length of the text, and the text
     (length,) = struct.unpack("<I", head[17:21].ljust(4, b"\0"))

@@ -136,7 +136,7 @@ def _from_yuv(
     rows: np.ndarray,  # [H, W, 2]
     places: tuple[int, ...],  # of YUV
 ) -> Tensor:  # [H, W, 3] uint8
-    """BT.601, luminances from 16 to 235, as ROS converts them."""
+    """Converts YUV by BT.601, luminances from 16 to 235, as ROS does."""
     height, width = rows.shape[:2]
     pairs = torch.from_numpy(rows.reshape(height, width // 2, 4).astype(np.float32))
     luminance = (1.164 * (pairs[..., places[:2]] - 16)).reshape(height, width)
@@ -149,7 +149,7 @@ def demosaiced(
     mosaic: Tensor,  # [H, W] uint8
     pattern: str,  # of BAYER
 ) -> Tensor:  # [H, W, 3] uint8
-    """Each colour is the weighted mean of its pixels among the nine around (bilinear)."""
+    """Fills each colour by the weighted mean of its pixels among the nine around (bilinear)."""
     kernel = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]])[None, None]
     values = mosaic.float()
     planes = []

@@ -90,7 +90,7 @@ class Index:
 
 
 def read_index(bag: Bag, mapping: Mapping) -> Index:
-    """CaptureError for a topic that is missing, empty or of another type than its place in the mapping needs."""
+    """Reads a recording once; CaptureError for a topic that is missing, empty or of another type than the mapping needs."""
     index = Index(bag, mapping)
     for topic, place, kinds in _needed(mapping):
         _check_topic(bag, mapping, topic, place, kinds)
@@ -217,7 +217,7 @@ def _imu(index: Index, stamp: int, value: Any) -> None:
 
 
 def _restamp(index: Index, topic: str, frames: Frames) -> None:
-    """Headers without a stamp get the time of receipt."""
+    """Gives headers without a stamp the time of receipt."""
     stamps, received = np.array(frames.stamps), np.array(frames.received)
     if not stamps.any():
         index.notes.append(f"Headers of {topic} have no stamps: the times when the bag received them are used.")

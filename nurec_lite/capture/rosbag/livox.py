@@ -40,7 +40,7 @@ class Sweep:
 
 
 def decode_livox(data: bytes, ros1: bool) -> Sweep:
-    """ValueError or struct.error where the message is cut off."""
+    """Decodes a message; ValueError or struct.error where it is cut off."""
     order, stride = "<", _BYTES
     if not ros1:  # CDR begins with four bytes; the second gives the byte order, and the rest is aligned from there
         order, stride, data = ("<" if data[1] & 1 else ">"), _BYTES + 1, data[4:]

@@ -130,7 +130,7 @@ def _columns(cloud: Cloud, scale: float) -> Tensor:  # [n, 4] x, y, z, intensity
 
 
 def _scale(clouds: list[Cloud]) -> float:
-    """1, 255, or a value above nearly all intensities: drivers that count photons have no largest one."""
+    """Scale of intensities: 1, 255, or a value above nearly all, since drivers that count photons have no largest one."""
     values = [cloud.intensities for cloud in clouds if cloud.intensities is not None]
     largest = float(torch.cat(values).max()) if values else 1.0
     if largest <= 1:

@@ -48,7 +48,7 @@ class Path:
 
 
 def rig_frame(index: Index) -> str:
-    """The mapping's, that of the poses, one of the usual names, or that of the first sensor."""
+    """Frame of the rig: the mapping's, that of the poses, one of the usual names, or that of the first sensor."""
     entry = index.mapping.poses
     known = index.transforms.frames
     frames = [s.frame or index.frames_of(s).frame for s in index.mapping.sensors if s.T_rig_sensor is None]

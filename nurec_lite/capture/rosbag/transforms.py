@@ -17,7 +17,7 @@ Edge = tuple[str, str]  # parent and child
 
 
 def frame_name(text: str) -> str:
-    """ROS 1 writes some frames with a slash before them."""
+    """Name of a frame without a slash before it, which ROS 1 writes for some."""
     return text.lstrip("/")
 
 

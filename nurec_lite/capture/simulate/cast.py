@@ -140,7 +140,8 @@ def _hull_distances(
     origins: Tensor,  # [m, 1, r, 3]
     directions: Tensor,  # [m, 1, r, 3]
 ) -> Tensor:  # [m, L, r] metres to the ray's entry; infinite if it misses
-    """Slab test: the ray is inside from the last plane that it enters to the first that it leaves (Kay, Kajiya 1986)."""
+    """Distances to hulls by the slab test: the ray is inside from the last plane that it enters to the first that it leaves (Kay, Kajiya
+    1986)."""
     normals = planes[..., :3].transpose(-1, -2)
     speed = directions @ normals
     speed = torch.where(speed.abs() < 1e-12, 1e-12, speed)

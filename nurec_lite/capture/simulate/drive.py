@@ -41,7 +41,7 @@ def _mounting(x: float, y: float, z: float, axes: Tensor, yaw: float = 0.0) -> T
 
 
 def _cameras(config: SimulationConfig) -> tuple[Camera, ...]:
-    """Two look ahead from half a metre apart; other numbers stand in a ring and look outwards, the first ahead."""
+    """Cameras: two look ahead from half a metre apart; other numbers stand in a ring and look outwards, the first ahead."""
     axes = torch.tensor([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]], dtype=torch.float64)
     half = math.radians(config.hfov_deg) / 2
     focal = 0.5 * config.width / (half if config.lens in ANGULAR else math.tan(half))
@@ -284,7 +284,7 @@ class Drive:
         return (free & facing)[hit].to(s.distance.dtype)
 
     def _expose(self, picture: Tensor, camera: int, index: int) -> Tensor:  # [H, W, 3] linear -> uint8
-        """Gamma 2.2, the camera's gains and offsets, noise."""
+        """Exposes colours: gamma 2.2, the camera's gains and offsets, noise."""
         config, (gains, offsets) = self.config, self._exposure(camera, index)
         encoded = picture.pow(1 / 2.2) * picture.new_tensor(gains) + picture.new_tensor(offsets)
         pixel = torch.arange(picture.numel(), device=self.device).view(picture.shape)

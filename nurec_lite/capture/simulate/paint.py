@@ -101,7 +101,7 @@ def _roof(s: Surface, seed: int) -> Tensor:
 
 
 def foliage_normal(s: Surface, seed: int) -> Tensor:  # [n, 3]
-    """Normals of leaves are ruffled, so that a crown does not look like a balloon."""
+    """Ruffles normals of leaves, so that a crown does not look like a balloon."""
     ruffle = torch.stack([value_noise(s.point / 0.4, seed, 10 + axis) - 0.5 for axis in range(3)], dim=1)
     return F.normalize(s.normal + 1.3 * ruffle, dim=1)
 

@@ -49,7 +49,7 @@ _STOPPING = _ONCOMING / _BRAKES  # seconds
 
 
 def _lead(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Drives ahead in our lane; the gap breathes."""
+    """A car that drives ahead in our lane; the gap breathes."""
     gap = 12.5 + 11.0 * number + 1.5 * torch.sin(0.8 * times + 0.5 + number)
     across = -LANE + 0.25 * torch.sin(0.7 * times + number)
     heading = torch.atan(0.25 * 0.7 * torch.cos(0.7 * times + number) / _pace(config))

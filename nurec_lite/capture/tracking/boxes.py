@@ -202,7 +202,7 @@ def _anchored(
 
 
 def _smooth_in_own_axes(times: Doubles, places: Doubles, errors: Doubles, yaws: Doubles) -> Doubles:
-    """Errors are those along and across: the way is smoothed with either, and each counts along its own axis."""
+    """Smooths a way with its errors along and across: it is smoothed with either, and each result counts along its own axis."""
     ways = [smooth(times, places, errors[:, i]) for i in (0, 1)]
     own = np.stack([turned(way, yaws)[:, i] for i, way in enumerate(ways)], axis=1)
     return turned(own, -yaws)

@@ -57,7 +57,7 @@ def _one(groups: Groups, a: Chain, b: Chain) -> bool:
 
 
 def _goes_on(a: Chain, b: Chain) -> bool:
-    """b begins where a is expected to be, after a time without returns."""
+    """Whether b begins where a is expected to be, after a time without returns."""
     gap = b.times[0] - a.times[-1]
     if gap > UNSEEN or len(a.times) < 4 or len(b.times) < 4:
         return False
@@ -68,7 +68,7 @@ def _goes_on(a: Chain, b: Chain) -> bool:
 
 
 def _beside(groups: Groups, a: Chain, b: Chain) -> bool:
-    """Parts that move together, and are no further apart than an object is long."""
+    """Whether parts move together, and are no further apart than an object is long."""
     known = (b.times >= a.times[0] - 0.3) & (b.times <= a.times[-1] + 0.3)
     if known.sum() < 0.5 * len(b.times):
         return False

@@ -34,7 +34,7 @@ def kind_of(
     speed: float,  # metres a second
     whole: bool = False,  # both ends were seen
 ) -> Kind:
-    """The sides that are seen are those of the object; a car's are no shorter than usual, unless it was seen from end to end."""
+    """Class and size of an object: its seen sides; a car's are no shorter than usual, unless it was seen from end to end."""
     length, width, height = seen.tolist()
     name = _name(length, width, height, speed)
     usual = _usual(name, height)
@@ -48,7 +48,7 @@ def kind_of(
 
 
 def _usual(name: str, height: float) -> NDArray[np.float64]:  # [3] metres
-    """The higher a car, the more like a van."""
+    """Usual sizes of a class; the higher a car, the more like a van."""
     if name != "Car":
         return np.array(_USUAL[name])
     car, van = np.array(_USUAL["Car"]), np.array(_USUAL["Van"])

@@ -41,7 +41,7 @@ def find_tracks(capture: Capture) -> Tracks:
 
 
 def is_own(path: Path, cloud: Cloud) -> bool:
-    """Returns of the vehicle itself keep their distance from the lidar. So does traffic beside it, but one lane further."""
+    """Whether an object is the vehicle itself: it keeps its distance from the lidar. So does traffic beside it, but one lane further."""
     from_lidar = path.places - cloud.sensor(path.times)
     away = np.linalg.norm(from_lidar, axis=1)
     aside = np.abs(turned(from_lidar, path.yaws)[:, 1]) - 0.5 * path.kind.size[1]
@@ -73,7 +73,7 @@ def _tracks(paths: list[Path], sweeps: Sweeps, ground: Ground) -> Tracks:
 
 
 def _centres(path: Path, ground: Ground) -> Doubles:  # [n, 3] metres
-    """Centres above the ground; its map has steps."""
+    """Centres of boxes above the ground, smoothed, since the map of the ground has steps."""
     height = smooth(path.times, _ground_under(path, ground)[:, None], np.full(len(path.times), ERROR), BUMPS)
     return np.column_stack([path.places, height[:, 0] + 0.5 * path.kind.size[2]])
 

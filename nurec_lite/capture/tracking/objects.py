@@ -104,7 +104,7 @@ def _inside(path: Path, points: Doubles, heights: Doubles, times: Doubles, margi
 
 
 def _of_groups(cloud: Cloud, groups: Groups, numbers: NDArray[np.int64]) -> Moments:
-    """Groups of about one time are one moment."""
+    """Moments of groups: those of about one time are one moment."""
     rows = []
     for i in numbers:
         near = cloud.rows(groups.times[i] - 0.4 * cloud.period, groups.times[i] + 0.4 * cloud.period)

@@ -125,7 +125,7 @@ def local(
     points: Floats,  # [n, 3] metres, about the origin
     columns: int,
 ) -> Floats:  # [n, 3] metres, in the lidar's axes as it faces each point
-    """The two ends of the sweep are blended: rotations between them are small."""
+    """Points in the sensor's axes, blended between both ends of the sweep: rotations between them are small."""
     first = points @ returns.starts[:, :3].T + returns.starts[:, 3]
     last = points @ returns.ends[:, :3].T + returns.ends[:, 3]
     mid = 0.5 * (first + last)

@@ -83,7 +83,8 @@ def _shutter(direction: object) -> str:
 
 
 def image_frames(segment: Segment, camera: Camera, downscale: int) -> list[ImageFrame]:
-    """The first row is exposed around half of the shutter's time after the trigger, the last one as long before the end."""
+    """Frames of images. The first row is exposed around half of the shutter's time after the trigger, the last one as long before the
+    end."""
     path = segment.file("camera_image")
     table = read_columns(path, {STAMP: int, CAMERA: object, SHUTTER: float, TRIGGER: float, DONE: float})
     own = np.array([name == camera.name for name in named(table[CAMERA], CAMERAS)])

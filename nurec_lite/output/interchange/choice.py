@@ -39,7 +39,7 @@ class Choice:
 
 
 def check_choice(scene: Scene, choice: Choice) -> None:
-    """ConfigError if there is no such part."""
+    """Raises ConfigError if the scene has no such part."""
     if choice.time is not None and not math.isfinite(choice.time):
         raise ConfigError(f"time={choice.time}, but must be a number of seconds")
     if choice.node == EACH and choice.time is not None:

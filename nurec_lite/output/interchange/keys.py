@@ -12,7 +12,7 @@ UPRIGHT = {SPZ: "y", USDZ: "z"}  # axes that the format prescribes
 
 
 def check_keys(config: ExportConfig, files: Files) -> None:
-    """ConfigError for a key that no file of the export depends on."""
+    """Raises ConfigError for a key that no file of the export depends on."""
     for key, kinds in CHANGED.items():
         if getattr(config, key) != getattr(ExportKeys, key) and not files.any_of(kinds):
             raise ConfigError(

@@ -29,7 +29,7 @@ _TYPES = {"f": "float", "u": "uchar"}
 
 
 def check_meshes(files: Files) -> None:
-    """OutputError if a file is not ours."""
+    """Raises OutputError if a file is not ours."""
     for name in MESHES:
         if name in files.formats:
             check_file(files.path(name, name), is_ply)

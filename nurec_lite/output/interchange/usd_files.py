@@ -42,7 +42,7 @@ _JOINT = re.compile(rb"#usda 1.0\n.*dictionary nurec_lite = \{", re.DOTALL)
 
 
 def check_usd(choice: Choice, files: Files) -> None:
-    """ConfigError if USD cannot hold the choice, or the package is missing; OutputError if the file is not ours."""
+    """Raises ConfigError if USD cannot hold the choice, or the package is missing; OutputError if the file is not ours."""
     pxr()
     if choice.time is not None:
         raise ConfigError("formats=usdz holds the whole drive, not one moment; leave time out, or use formats=ply")

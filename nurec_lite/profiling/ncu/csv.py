@@ -84,7 +84,8 @@ class Launch:
 def parse_unit(
     text: str,  # such as nsecond, Gbyte/second, register/thread, inst/cycle or %
 ) -> tuple[float, str]:  # factor to the second, byte, cycle or 1, the units of the dimensions
-    """KeyError if it is unknown. Counted things fall away: register/thread is a count, byte/block a byte, cycle/second not."""
+    """Returns the factor and the dimensions of a unit; KeyError for an unknown one. Counted things fall away: register/thread is a count,
+    byte/block a byte, cycle/second not."""
     if text == "%":
         return 1.0, "%"
     above, _, below = text.partition("/")

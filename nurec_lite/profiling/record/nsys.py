@@ -66,7 +66,7 @@ def _window_or_reason(out: Path, ended: Ended) -> dict[str, Any]:
 
 
 def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:
-    """ProfileError with nsys's own words where they are known."""
+    """Exports and reads the report; ProfileError with nsys's own words where they are known."""
     report, database = out / "nsys.nsys-rep", out / "nsys.sqlite"
     if not report.is_file():
         _import(nsys, out)

@@ -107,7 +107,7 @@ def write_summary(path: Path, summary: Summary) -> None:
 
 
 def read_summary(path: Path) -> Summary:
-    """ProfileError if the file is missing, is no summary, or of another format."""
+    """Reads a summary; ProfileError if the file is missing, is no summary, or has another format."""
     try:
         content = read_json(path)
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ def read_kineto(
     path: Path,
     gpu: bool,  # whether the steps ran on one
 ) -> Trace:
-    """ProfileError if the file is no trace, or holds no step, or no kernels of a GPU."""
+    """Reads a trace of torch.profiler; ProfileError if the file is none, or holds no step, or no kernels of a GPU."""
     events = [event for event in _events(path) if event.get("ph") == "X"]
     ranges = [r for r in map(_range, events) if r is not None]
     calls = [_call(event) for event in events if event.get("cat") in _CALLS and "correlation" in event.get("args", {})]

@@ -23,7 +23,7 @@ _WORK = ("start", "end", "correlationId", "globalPid?", "streamId?")
 
 
 def read_nsys(path: Path) -> Trace:
-    """ProfileError if the file is no export, the capture is empty, or a table or column is missing."""
+    """Reads an export of nsys; ProfileError if the file is none, the capture is empty, or a table or column is missing."""
     export = Export(path)
     strings = export.strings()
     events = _step_events(export, strings)

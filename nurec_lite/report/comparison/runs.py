@@ -123,7 +123,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _check_plain(value: Any, depth: int) -> None:
-    """ValueError for numbers that are no float, and lists in lists without end."""
+    """Raises ValueError for numbers that no float holds, and for values that are nested too deeply."""
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, int) and abs(value) > 2**63:
