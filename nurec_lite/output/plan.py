@@ -47,7 +47,7 @@ class Plan:
 
 
 def make_plan(config: RenderConfig, capture: Capture, own: Sequence[NovelSensor] = ()) -> Plan:
-    """Returns the plan of all renders; ConfigError where the capture cannot give what the keys ask for."""
+    """Returns the plan of all renders; ConfigError for a request that the capture cannot meet."""
     check_numbers(config)
     names = [] if own and config.sensors is None else _sensors(config, capture)
     cameras = [camera.name for camera in capture.cameras if camera.name in names]
