@@ -71,7 +71,9 @@ def text_of(path: CameraPath, origin: Origin) -> str:
 
 
 def save_path(file: Path, text: str) -> None:
-    """Saves a path; ConfigError if the file holds another one."""
+    """Saves a path; ConfigError if the file holds another one, or the run was deleted."""
+    if not file.parent.parent.is_dir():
+        raise ConfigError(f"{file.parent.parent} was deleted or renamed; press Download to keep the path")
     if os.path.lexists(file) and not _holds(file, text.encode()):
         raise ConfigError(f"{file} holds another path; choose another name")
     write_text(file, text)

@@ -72,3 +72,9 @@ def test_no_path_replaces_another(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="holds another path; choose another name"):
             save_path(file, "two\n")
         assert os.path.lexists(file)
+
+
+def test_a_deleted_run_is_not_begun_again(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="press Download"):
+        save_path(path_file(tmp_path / "gone", "flight"), "one\n")
+    assert not (tmp_path / "gone").exists()
