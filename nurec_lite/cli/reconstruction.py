@@ -2,7 +2,7 @@
 """A trained scene with the capture that it was made from, as the commands that come after training take it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import torch
 from nurec_lite.backends import base_stages, build_stages, check_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.capture.types import Capture
-from nurec_lite.cli.arguments import check_files
+from nurec_lite.cli.arguments import check_files, key_of
 from nurec_lite.cli.command import load_run
+from nurec_lite.config import DataConfig
 from nurec_lite.readers import NOTHING_KNOWN, Known, open_capture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import scene_from_dict, scene_to
@@ -57,10 +58,16 @@ def opened(
     if source is None:
         capture = open_capture(config.data, origin, known)
     else:
-        capture = open_capture(config.data, origin, known, source=source)
-    check_known_capture(Path(config.checkpoint), content, capture, config.data)
+        capture = open_capture(_in_memory(config.data, arguments), origin, known, source=source)
+    check_known_capture(Path(config.checkpoint), content, capture, config.data, memory=source is not None)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(
         config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments),
         content["config"], known,
     )  # fmt: skip
+
+
+def _in_memory(data: DataConfig, arguments: Sequence[str]) -> DataConfig:
+    """The keys for a capture whose images were reduced when it was read, unless the user reduces them anew."""
+    asked = any(key_of(argument) == "data.downscale" for argument in arguments)
+    return data if asked else replace(data, downscale=1)

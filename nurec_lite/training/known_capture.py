@@ -40,6 +40,7 @@ def check_known_capture(
     capture: Capture,
     data: DataConfig,  # that the capture was opened with
     exact: bool = False,  # for a run that goes on: all frames as they were
+    memory: bool = False,  # a caller gave the capture: no key changes it
 ) -> Digest:
     """Returns the digest of the capture. CheckpointError if the scene cannot belong to it; any other difference is a warning."""
     if "capture" not in content:
@@ -55,7 +56,7 @@ def check_known_capture(
     certain = [one for one in different if one.certain]
     if certain:
         more = f" (and {len(certain) - 1} more differences)" if len(certain) > 1 else ""
-        remedy = certain[0].remedy or _remedy(stored, data)
+        remedy = _given(stored) if memory else certain[0].remedy or _remedy(stored, data)
         raise CheckpointError(f"{path} was made from another capture: {certain[0].sentence}{more}; {remedy}")
     if different:
         said = "; ".join(one.sentence for one in different)
@@ -86,6 +87,12 @@ def _asked(stored: dict[str, Any], data: DataConfig) -> Asked:
         frames=was["frames"] != data.frames,
         image_delay=was["image_delay"] != data.image_delay,
     )
+
+
+def _given(stored: dict[str, Any]) -> str:
+    """Returns the remedy for a capture that a caller gave. A run of a capture in memory knows no files."""
+    files = stored.get("kind") != "pack" or stored.get("root") is not None
+    return "give the capture that was trained on" + (", or leave `capture` out to read its files" if files else "")
 
 
 def _remedy(stored: dict[str, Any], data: DataConfig) -> str:

@@ -71,6 +71,16 @@ def test_a_capture_in_memory_trains_as_the_pack_that_it_came_from(pack: Path, tr
 
 
 @pytest.mark.slow
+def test_a_capture_that_was_read_smaller_is_loaded_as_it_is(pack: Path, tmp_path: Path) -> None:
+    capture = nurec_lite.read("pack", pack, downscale=2)
+    scene = nurec_lite.train(capture, out=tmp_path / "run", steps=1, **KEYS)
+    assert nurec_lite.load(tmp_path / "run", capture=replace(capture), device="cpu").span == scene.span
+    cameras = tuple(replace(camera, fx=1.3 * camera.fx) for camera in capture.cameras)
+    with pytest.raises(nurec_lite.UserError, match=r"has fx .*; give the capture that was trained on, or leave"):
+        nurec_lite.load(tmp_path / "run", capture=replace(capture, cameras=cameras), device="cpu")
+
+
+@pytest.mark.slow
 def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path) -> None:
     capture = nurec_lite.read("pack", pack, frames=[0, 8], cameras=["camera_1"])
     assert [camera.name for camera in capture.cameras] == ["camera_1"] and len(capture.images) == 8

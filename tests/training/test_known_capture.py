@@ -152,6 +152,18 @@ def test_a_run_from_python_compares_it(tmp_path: Path) -> None:
         make_state(config, OTHER["a lidar that turns the other way"][0](tiny_capture()), torch.device("cpu"))
 
 
+@pytest.mark.parametrize(
+    ("data", "files"), [({}, True), ({"kind": "pack", "root": "a.pack"}, True), ({"kind": "pack", "root": None}, False)]
+)
+def test_the_remedy_for_a_capture_in_memory_is_another_one(
+    content: dict[str, Any], data: dict[str, Any], files: bool
+) -> None:
+    other, content = OTHER["a lidar that turns the other way"][0](tiny_capture()), content | {"config": {"data": data}}
+    with pytest.raises(CheckpointError, match="; give the capture that was trained on") as found:
+        check_known_capture(Path("run/checkpoint.pt"), content, other, DataConfig(), memory=True)
+    assert str(found.value).endswith("read its files") == files
+
+
 def test_a_pack_of_a_drive_may_hold_smaller_images(content: dict[str, Any]) -> None:
     """The digest alone tells which images it holds."""
     stored = content | {
