@@ -24,7 +24,7 @@ def base_stages(
     device: torch.device,
     render: str = "own",  # or gsplat
 ) -> Stages:
-    """The baseline: rendered by compiled kernels, in plain torch, which is exact and slow, or by the peer."""
+    """Returns the baseline's stages: compiled kernels, plain torch (exact and slow), or the peer."""
     for key, value, known in (("ops", ops, OPS), ("render", render, RENDERS)):
         if value not in known:
             raise ConfigError(f"{key} is '{value}', but must be one of {', '.join(known)}")

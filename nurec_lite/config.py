@@ -307,7 +307,7 @@ def to_config(
 
 
 def _expand_paths(config: Config) -> None:
-    """`~` is the home folder. ConfigError for a path without a character, where a default names one."""
+    """Expands `~` to the home folder. ConfigError for a path without a character, where a default names one."""
     for owner, name, key in _places(config):
         path = getattr(owner, name)
         if path == "" and type(owner).__dataclass_fields__[name].default != "":
@@ -325,7 +325,7 @@ def _places(config: Config) -> Iterator[tuple[Any, str, str]]:
 
 
 def _refuse_unknown(composed: DictConfig, cls: type[Config]) -> None:
-    """`+KEY=VALUE` adds a key to any node, and a dataclass would keep it as an unread attribute."""
+    """Refuses unknown keys: `+KEY=VALUE` adds one to any node, and a dataclass would keep it as an unread attribute."""
     plain = OmegaConf.to_container(composed)
     assert isinstance(plain, dict)
     refuse_unknown({str(key): value for key, value in plain.items()}, [cls])

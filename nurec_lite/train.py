@@ -206,8 +206,8 @@ def _same_capture(capture: Capture, config: Config, content: dict[str, Any] | No
 
 
 def _checks(capture: Capture, config: Config, content: dict[str, Any] | None, apart: bool) -> BegunChecks:
-    """A run that goes on with the same capture has its doubts from its folder, and corrections of cameras from its checkpoint. One rank
-    compares sensors for all."""
+    """Begins the checks; one rank compares sensors for all. A run that continues with the same capture takes its doubts from its folder,
+    and corrections of cameras from its checkpoint."""
     if not present().first:
         return known_checks([])
     resume, data = config.train.resume, to_dict(config)["data"]

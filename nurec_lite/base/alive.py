@@ -18,7 +18,7 @@ def started(process: int) -> int | None:
 
 
 def alive(process: int, start: int) -> bool:
-    """One that has ended and that its parent has not asked for yet does not count."""
+    """Whether a process runs; one that has ended does not, although its parent has not asked for it yet."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

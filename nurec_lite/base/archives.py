@@ -11,7 +11,7 @@ LARGEST_DIRECTORY = 1 << 23  # bytes; 100 000 members with names of 30 character
 
 
 class _Bounded(io.FileIO):
-    """zipfile reads a directory at once, as large as the file claims, and makes 500 bytes of memory of an entry."""
+    """A file whose zip directory is bounded: zipfile reads it at once, as large as the file claims, and takes 500 bytes for an entry."""
 
     opening = True
 
@@ -23,7 +23,7 @@ class _Bounded(io.FileIO):
 
 @contextmanager
 def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """BadZipFile, and the other errors that zipfile raises for a damaged directory."""
+    """Opens an archive; BadZipFile, or another error of zipfile, for a damaged directory."""
     with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
         file.opening = False
         yield archive

@@ -38,7 +38,7 @@ def _structured(cls: type) -> DictConfig:
 
 
 def _itself(table: ConfigStore, known: dict[int, Any]) -> ConfigStore:
-    """Hydra copies the table each time it composes, which takes 40 % of that time. It never changes the copy, and copies each
+    """Returns the table as its own copy. Hydra copies it each time it composes, 40 % of that time, never changes the copy, and copies each
     configuration that it loads."""
     return table
 

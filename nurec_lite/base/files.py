@@ -69,7 +69,7 @@ def patiently(write: Callable[[], None]) -> None:
 
 
 def all_tried(*writes: Callable[[], None]) -> None:
-    """One output that fails does not keep the others from being written; the first error is raised when all were tried."""
+    """Writes all outputs, although one may fail; raises the first error when all were tried."""
     errors = []
     for write in writes:
         try:

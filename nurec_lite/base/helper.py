@@ -54,7 +54,7 @@ class Helper:
         return found[0] if found else here()
 
     def _work(self, calls: Any, _: int) -> list[Any]:
-        """The result, and nothing where no other process is left."""
+        """Returns the result in a list; an empty one in the parent, where no other process is left."""
         if os.getpid() == self._parent:
             return []
         self._prepare()

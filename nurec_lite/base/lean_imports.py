@@ -58,7 +58,7 @@ def end_imports() -> None:
 
 
 def _let_generators_be_made() -> None:
-    """torch 2.13 makes no Generator before a part for compilers has set its metaclass. Setting it again changes nothing."""
+    """Sets the metaclass of Generator: torch 2.13 makes none before a part for compilers has set it. Setting it again changes nothing."""
     ready = getattr(sys.modules.get("torch._C"), "_set_generator_metaclass", None)
     if ready is not None:
         ready(import_module("torch._opaque_base").OpaqueBaseMeta)

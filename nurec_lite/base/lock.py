@@ -100,7 +100,7 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def _leave_to_the_parent() -> None:
-    """A loader process that outlives a run for a moment must not keep its folder."""
+    """Closes the locks in a child: a loader process that outlives a run for a moment must not keep its folder."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()

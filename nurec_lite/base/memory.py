@@ -13,7 +13,7 @@ _WORDS = ("not enough memory", "can't allocate memory", "bad_alloc", "out of mem
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """torch says it in several ways; a thread that gets no memory for its stack says it in another."""
+    """Whether an error means that memory ran out: torch has several words for it, a thread without memory for its stack another."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in _WORDS)

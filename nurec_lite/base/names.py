@@ -41,7 +41,7 @@ def name_flaw(name: object) -> str | None:
 
 
 def folded(name: str) -> str:
-    """Equal for names that some file systems take for one."""
+    """Returns a form of a name, equal for names that some file systems take for one."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 

@@ -120,7 +120,7 @@ class Ahead:
             pass
 
     def result(self, n: int) -> Any:
-        """Raises the error of the work; CancelledError if another thread closes all meanwhile."""
+        """Returns a result; raises the error of its work, or CancelledError if another thread closes all meanwhile."""
         self._fill(n)
         silent = 0
         while n not in self._ready:
@@ -202,7 +202,7 @@ class Ahead:
 
 
 class _Jobs(Ahead):
-    """Each process gets another job when it has done one."""
+    """Jobs for processes: each process gets another job when it has done one."""
 
     def __init__(self, jobs: Sequence[Callable[[], Any]], count: int, kind: Kind) -> None:
         super().__init__(lambda n: jobs[n](), 0, min(count, len(jobs)), 1, kind)
@@ -224,7 +224,7 @@ def in_processes(jobs: Sequence[Callable[[], R]], count: int, kind: Kind) -> Ite
 
 @contextmanager
 def _held_back(numbers: Iterable[signal.Signals]) -> Iterator[None]:
-    """Signals wait until the block ends. A process that is forked in the block begins with them waiting, too."""
+    """Block that holds signals back until its end. A process that is forked in it begins with them held back, too."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield

@@ -93,7 +93,7 @@ class StopWish:
 
 
 def heeded(number: signal.Signals) -> bool:
-    """nohup has SIGHUP ignored, and means it."""
+    """Whether a signal ends the run: SIGHUP does not if it is ignored, as nohup asks."""
     return number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
 
 

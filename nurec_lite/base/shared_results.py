@@ -23,7 +23,7 @@ Sent = tuple[bytes, list[slice]]  # a pickled value, and where in the shared mem
 
 
 class _InOrder(Ahead):
-    """Ends with the last job."""
+    """Results in the order of the jobs, up to the last one."""
 
     def __init__(self, work: Callable[[int], Sent], jobs: int, count: int) -> None:
         self._jobs = jobs

@@ -65,7 +65,7 @@ class _HostClock:
 
 @dataclass(frozen=True)
 class _DeviceClock:
-    """Events are used again once they are read; a deque may be used by several threads."""
+    """Clock of a device by events. They are used again once they are read; several threads may use the deque."""
 
     device: torch.device
     free: deque[torch.cuda.Event] = field(default_factory=deque)

@@ -39,7 +39,7 @@ def commit_of(root: Path) -> str:
 
 
 def _is_own_checkout(root: Path) -> bool:
-    """A package that lies in the checkout of another project belongs to that one."""
+    """Whether a folder is a checkout of this project: a package in the checkout of another project belongs to that one."""
     try:
         return (root / ".git").exists() and '\nname = "nurec_lite"' in (root / "pyproject.toml").read_text()
     except (OSError, ValueError):

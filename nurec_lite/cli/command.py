@@ -232,7 +232,7 @@ def _remedy(verb: str, error: Exception) -> str:
 
 
 def _fail(sentence: str) -> NoReturn:
-    """The first rank prints; each rank leaves its sentence to the others, and none waits for another one."""
+    """Ends with a sentence, which the first rank prints. Each rank leaves its own to the others, and none waits for another one."""
     ranks = present()
     if ranks.size > 1:
         ranks.fail(sentence)

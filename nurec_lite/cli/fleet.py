@@ -91,7 +91,7 @@ def _unquoted(argument: str) -> str:
 
 
 def attempted(config: Config, run: Callable[[Config], dict[str, object]]) -> dict[str, object] | None:
-    """Runs a drive. One of a fleet is skipped if it ended before, which is None, and tried once more if it fails."""
+    """Runs a drive. One of a fleet is tried once more if it fails, and skipped if it ended before: then the result is None."""
     if FLEET not in HydraConfig.get().callbacks:
         return run(config)
     if ended(Path(config.out), config.train.overwrite):
@@ -107,7 +107,7 @@ def attempted(config: Config, run: Callable[[Config], dict[str, object]]) -> dic
 
 
 def ended(folder: Path, overwrite: bool = False) -> bool:
-    """Metrics are the last file of a run, and go when it goes on."""
+    """Whether a run ended: metrics are its last file, and are removed when it continues."""
     return not overwrite and (folder / METRICS).is_file()
 
 

@@ -46,7 +46,7 @@ def one_job() -> Iterator[None]:
 
 
 def in_own_folder(config: Config) -> Config:
-    """A job of several writes into a folder of its own: of the sweep, or of the one `out` that was given for all of them, unless that
+    """Block that gives a job of several a folder of its own: of the sweep, or of the one `out` that was given for all of them, unless that
     names it by an interpolation, such as ${hydra:job.num}."""
     hydra = HydraConfig.get()
     if hydra.mode is RunMode.RUN:
@@ -87,8 +87,8 @@ def check_named(config: Config) -> None:
 def composed_once(
     arguments: Sequence[str],  # of the command line
 ) -> Iterator[None]:
-    """Hydra composes the configuration twice, at first only for `hydra.mode`. Within the block it does that only if an argument may set
-    the mode."""
+    """Block with one composition. Hydra composes the configuration twice, at first only for `hydra.mode`; in the block it does that only
+    if an argument may set the mode."""
     if any(argument.startswith("-") or "hydra" in argument for argument in arguments):
         yield
         return

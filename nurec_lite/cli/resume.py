@@ -100,7 +100,7 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _check_budget(config: Config, path: Path, counters: dict[str, float]) -> None:
-    """A run that was ended before it was measured is measured; otherwise there must be something left to train."""
+    """Refuses a run with nothing left to train, unless it ended before it was measured."""
     budget, out = config.train, Path(config.out)
     unmeasured = path.resolve() == (out / CHECKPOINT).resolve() and not (out / METRICS).exists()
     if not unmeasured and _limited(budget) and spent(budget, int(counters["step"]), counters["seconds"]) >= 1:

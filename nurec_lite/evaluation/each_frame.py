@@ -34,8 +34,8 @@ class EachFrame:
         chosen: Sequence[int],
         view: Callable[[int, Any], tuple[Any, AnyView]],  # of a frame and its content, after the caller's own data
     ) -> Iterator[tuple[int, Any, Any, Any]]:  # index, the caller's own data, view, render
-        """Threads decode frames while those before them are rendered. A frame that cannot be decoded is left out. If a launch of several
-        fails, the frames that are left are looked at one by one."""
+        """Yields frames with their renders; threads decode while others are rendered. A frame that cannot be decoded is left out. If a
+        launch of several fails, the remaining frames are rendered one by one."""
         waiting, side = list(chosen), SideStream(self.scene.sky.device)
         frames: Sequence[Frame] = self.capture.images if kind == IMAGE else self.capture.sweeps
 

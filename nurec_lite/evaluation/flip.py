@@ -104,7 +104,7 @@ def _filtered(
     opponent: Tensor,  # [2, 3, H, W]
     pixels_a_degree: float,
 ) -> Tensor:  # [2, 3, H, W] linear RGB, 0 to 1: the detail that the eye resolves
-    """Each channel by its own sensitivity to contrast."""
+    """Filters each channel by its own sensitivity to contrast."""
     channels = []
     for channel in range(3):
         parts = _contrast_filters(channel, pixels_a_degree)
@@ -192,7 +192,7 @@ def _linear_from_opponent(opponent: Tensor) -> Tensor:
 
 
 def _lab(linear: Tensor) -> Tensor:
-    """CIELAB."""
+    """CIELAB from linear RGB."""
     relative, delta = _times(_xyz(linear.device), linear), 6 / 29
     root = relative.clamp(min=1e-12) ** (1 / 3)
     x, y, z = torch.where(relative > delta**3, root, relative / (3 * delta**2) + 4 / 29).unbind(1)
@@ -200,7 +200,7 @@ def _lab(linear: Tensor) -> Tensor:
 
 
 def _adapted(lab: Tensor) -> Tensor:
-    """Colours look stronger where it is bright (Hunt)."""
+    """Adapts colours, which look stronger where it is bright (Hunt)."""
     return torch.cat([lab[:, :1], 0.01 * lab[:, :1] * lab[:, 1:]], dim=1)
 
 

@@ -149,7 +149,7 @@ def undistort(
     camera: Camera,
     xy: Tensor,  # [..., 2] distorted
 ) -> Tensor:  # [..., 2] such that distort(camera, result) = xy
-    """Newton's method; 10 rounds reach rounding wherever the lens model still grows with the radius."""
+    """Inverts `distort` by Newton's method; 10 rounds reach rounding wherever the lens model still grows with the radius."""
     if not camera.distortion:
         return xy
     k1, k2, p1, p2, k3 = camera.distortion
@@ -171,7 +171,7 @@ def project_points(
     camera: Camera | CameraBatch,
     points: Tensor,  # [..., 3] metres, camera frame; [F, n, 3] of a batch
 ) -> tuple[Tensor, Tensor]:  # pixels [..., 2], depth [...] in metres (pixels mean nothing where it is not positive)
-    """The depth is z, or of an angular lens the distance, negative beyond the angles that the image holds."""
+    """Projects points. The depth is z, or of an angular lens the distance, negative beyond the angles that the image holds."""
     if isinstance(camera, Camera) and not camera.is_plain:
         return _through_lens(camera, points)
     z = points[..., 2]

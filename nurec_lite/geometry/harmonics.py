@@ -54,10 +54,9 @@ def rotate_sh(
     sh: Tensor,  # [N, S, 3]
     quaternions: Tensor,  # [N, 4] unit
 ) -> Tensor:  # [N, S, 3] of the rotated function: its value in direction d is that of the given one in R^T d
-    """Each band is solved from its values in fixed directions (Lessig, de Witt and Fiume, "Efficient and accurate rotation of finite
-    spherical harmonics expansions", J. Comput. Phys. 231(2), 2012). A band turns into itself, so this is exact up to rounding, and
-    the basis alone decides order and signs. Inside in double precision.
-    """
+    """Rotates coefficients. Each band is solved from its values in fixed directions (Lessig, de Witt and Fiume, "Efficient and accurate
+    rotation of finite spherical harmonics expansions", J. Comput. Phys. 231(2), 2012). A band turns into itself, so this is exact up to
+    rounding, and the basis alone decides order and signs. Inside in double precision."""
     directions = _spread_directions(SAMPLES, sh.device)
     before = quat_rotate(quat_conjugate(quaternions.double())[:, None], directions)
     here, there = sh_basis(directions, sh.shape[1]), sh_basis(before, sh.shape[1])

@@ -62,7 +62,8 @@ def quat_to_matrix(
 def matrix_to_quat(
     R: Tensor,  # [..., 3, 3] rotation
 ) -> Tensor:  # [..., 4] unit, w >= 0
-    """The largest of the four components is found from the diagonal, the others from it (Shepperd 1978), so nothing cancels."""
+    """Quaternions of rotation matrices. The largest component comes from the diagonal, the others from it (Shepperd 1978): nothing
+    cancels."""
     m00, m11, m22 = R[..., 0, 0], R[..., 1, 1], R[..., 2, 2]
     squares = torch.stack([1 + m00 + m11 + m22, 1 + m00 - m11 - m22, 1 - m00 + m11 - m22, 1 - m00 - m11 + m22], dim=-1)
     a, b, c = R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]

@@ -86,8 +86,8 @@ def _gif(path: Path, fps: float) -> Iterator[Add]:
 
 
 def _of_256_colours(picture: np.ndarray) -> Image.Image:
-    """Pillow's default, median cut, errs by up to 83 of 255 on the bundled street, where few pixels have a strong colour, and not alike
-    from picture to picture: yellow cars flicker. This errs by 17; a palette from all pixels of a large picture would take seconds."""
+    """Reduces a picture to 256 colours. Pillow's default, median cut, errs by up to 83 of 255 on the bundled street, and differently from
+    picture to picture: yellow cars flicker. This errs by 17; a palette from all pixels of a large picture would take seconds."""
     step = max(1, math.isqrt(picture.shape[0] * picture.shape[1] // _PALETTE_PIXELS))
     some = Image.fromarray(np.ascontiguousarray(picture[::step, ::step]))
     palette = some.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
@@ -103,7 +103,8 @@ def _apng(path: Path, fps: float) -> Iterator[Add]:
 
 
 class _Apng:
-    """Every picture is compressed as a PNG of its own, and its data go into one file (PNG specification, third edition, 11.3.4)."""
+    """Writes an animated PNG: every picture is compressed as a PNG of its own, and its data go into one file (PNG specification, third
+    edition, 11.3.4)."""
 
     def __init__(self, file: BinaryIO, fps: float) -> None:
         self.file, self.delay, self.pictures, self.sequence, self.control = file, Fraction(1 / fps), 0, 0, 0
@@ -178,7 +179,7 @@ class _Film:
         self.count += 1
 
     def finish(self) -> None:
-        """imageio does not check the exit status of ffmpeg, so the file is read again."""
+        """Finishes the file and reads it again, since imageio does not check the exit status of ffmpeg."""
         self.close()
         try:
             whole = self.count == 0 or imageio_ffmpeg.count_frames_and_secs(self.temporary)[0] == self.count

@@ -79,7 +79,7 @@ def _check_times(file: str, path: CameraPath, capture: Capture) -> None:
 
 
 def _shot(capture: Capture, camera: Camera, key: Key, label: str) -> Shot[ImageFrame]:
-    """The camera stands still while it exposes."""
+    """Shot of a camera that stands still while it exposes."""
     T = key.T_world_cam.clone()
     T[:3, 3] -= torch.tensor(capture.origin, dtype=torch.float64)
     T_world_rig = T @ invert(camera.T_rig_cam.double())

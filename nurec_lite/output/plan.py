@@ -229,7 +229,7 @@ def _own_shots(
 
 
 def _without_empty(config: RenderConfig, capture: Capture, plan: Plan) -> Plan:
-    """A sensor that was named must have frames; of all sensors those without are left out."""
+    """Plan without sensors that have no frame; ConfigError if one of them was named, or no sensor is left."""
     for name, shots in (*plan.images.items(), *plan.sweeps.items()):
         if not shots and config.sensors is not None:
             raise ConfigError(

@@ -15,7 +15,7 @@ _SUBSETS = {"test": "held-out frames", "train": "training frames", "all": "all f
 
 @dataclass(frozen=True)
 class Report:
-    """Equal contents make equal pages."""
+    """Contents of a report; equal contents make equal pages."""
 
     capture: str  # its name
     config: Config

@@ -57,7 +57,7 @@ def table(
     rows: Iterable[tuple[str, ...]],  # html; the first of each is the row's head
     kind: str = "",  # class
 ) -> str:
-    """Cells carry the name of their column; narrow screens show it next to them."""
+    """Table whose cells carry the name of their column; narrow screens show it next to them."""
     head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in heads)
     lines = []
     for first, *rest in rows:

@@ -103,7 +103,7 @@ class Scalars:
             self._tried(partial(self._writer.add_scalar, tag, value, step, walltime=self._begin + self._seconds))
 
     def _tried(self, write: Callable[[], object]) -> None:
-        """Curves are not worth a run: a full disk ends them alone."""
+        """Writes scalars; a full disk ends the curves alone, not the run."""
         if self._lost:
             return
         try:

@@ -47,7 +47,7 @@ class Encoding:
 
 
 class Calls:
-    """A method of the service is the method of the same name."""
+    """Methods of the service, by their names."""
 
     def __init__(
         self, scenes: Scenes, worker: Worker, masks: EgoMasks, encoders: Executor, version: str, commit: str
@@ -113,7 +113,7 @@ class Calls:
         return _bytes("RGBRenderReturn", image_bytes=encode(caller.wait(job)))
 
     def batch_render_rgb(self, data: bytes, caller: Caller) -> bytes:
-        """An item that fails says why; the others are rendered."""
+        """Renders each item; one that fails says why."""
         items = parsed("BatchRGBRenderRequest", data).items
         _check_count(len(items))
         tried = [_tried(partial(self._image, item.request)) for item in items]

@@ -33,7 +33,8 @@ class Health:
         return self._status(asked)
 
     def watch(self, data: bytes, context: Any) -> Iterator[bytes]:
-        """An unknown service is a status here, as the standard has it. Ends when the caller goes or the service stops."""
+        """Yields the status and each change of it; an unknown service is a status, as in the standard. Ends when the caller goes or the
+        service stops."""
         gone = threading.Event()
         context.add_callback(gone.set)
         if not self._places.acquire(blocking=False):

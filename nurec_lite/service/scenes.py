@@ -58,7 +58,7 @@ class Shot:
 
 
 class ServedScene:
-    """Methods are safe in any thread, but `actors.placed` belongs to the thread that renders."""
+    """A served scene. Methods are safe in any thread, but `actors.placed` belongs to the thread that renders."""
 
     def __init__(self, name: str, run: Reconstruction, config: ServeConfig) -> None:
         self.path: Trajectory = trajectory_of(run.capture)
@@ -193,7 +193,7 @@ class Scenes:
                 )
 
     def _drop(self) -> None:
-        """Frames of the scene that wait are rendered still, and hold its memory until then."""
+        """Drops the scene that was unused longest. Its waiting frames are still rendered, and hold its memory until then."""
         name, scene = self._loaded.popitem(last=False)
         self._dropped.append(weakref.ref(scene))
         scene.close()
@@ -203,7 +203,7 @@ class Scenes:
         log.info("scene %s is no longer loaded", name)
 
     def _leaving(self) -> bool:
-        """Waits until the scenes that were dropped have no waiting frames; whether there were any."""
+        """Waits until dropped scenes have no waiting frames; returns whether there were any."""
         left = [one for one in self._dropped if one() is not None]
         for _ in range(round(PATIENCE_S / LOOK_S)):
             if not any(one() is not None for one in left):
@@ -247,7 +247,7 @@ def _files(runs: Sequence[str]) -> dict[str, Path]:
 
 
 def _free() -> None:
-    """Memory of scenes that nothing refers to any longer goes back to the device."""
+    """Gives memory of scenes that nothing refers to any longer back to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -69,7 +69,7 @@ class Browser:
         return [frame for frame in self.run.capture.images if frame.sensor == camera]
 
     def moved(self) -> None:
-        """The user has moved the camera, or the window has another size."""
+        """Notes a move of the user's camera, or another size of the window."""
         camera = self._client.camera
         if camera.image_height < 1 or camera.image_width < 1:
             return
@@ -79,7 +79,7 @@ class Browser:
         self._session.moved(pose, float(camera.fov), camera.image_width / camera.image_height, camera.image_height)
 
     def renewed(self) -> None:
-        """The scene is another one, or the browser is new."""
+        """Updates the browser for another scene, or fills a new one."""
         self._state()
         self._swept = None
         self._drawn_over()
@@ -140,7 +140,7 @@ class Browser:
         self._overlay.sweep(clouds_of(self.run, scene, frame, self._points, self._files))
 
     def _covered(self) -> None:
-        """Pictures come with depths from now on, or without."""
+        """Asks for pictures with depths if something is drawn over them, else without."""
         covered = self._frustums or self._boxes or self._points != POINTS[0] or len(self._drawn.keys) > 1
         if covered != self._session.request.covered:
             self._session.change(covered=covered)

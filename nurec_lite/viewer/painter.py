@@ -89,7 +89,7 @@ class Painter:
     # ---- views
 
     def _view(self, request: Request, camera: Camera, capture: Capture) -> tuple[np.ndarray, CameraMaps]:
-        """The camera stands still at the request's place and time."""
+        """View of a camera that stands still at the request's place and time."""
         T_world_rig = request.T_world_cam @ invert(camera.T_rig_cam.double())
         frame = NovelSensor(camera, 0.0).frame(request.time, T_world_rig, T_world_rig)
         assert isinstance(frame, ImageFrame)

@@ -58,7 +58,7 @@ def start(host: str, port: int) -> Any:  # viser.ViserServer
 
 
 def _is_no_handshake(record: logging.LogRecord) -> bool:
-    """A scanner of ports, which speaks no HTTP, leaves no trace in the terminal."""
+    """Whether a log record is no failed handshake: a scanner of ports, which speaks no HTTP, leaves no trace in the terminal."""
     return "handshake failed" not in record.getMessage()
 
 
@@ -106,7 +106,7 @@ def _check_free(host: str, port: int) -> None:
 
 @contextmanager
 def _guarded(package: ModuleType, host: str) -> Iterator[None]:
-    """Servers that are made in this block ask `_refusal` before viser answers."""
+    """Block whose new servers ask `_refusal` before viser answers."""
     from websockets.asyncio import server
 
     build = Path(package.__file__ or "").parent / "client" / "build"

@@ -40,7 +40,7 @@ class Screen(Protocol):
         """Takes the browser's camera to a place."""
 
     def at(self, time: float) -> None:
-        """The moment that is shown is another one."""
+        """Shows another moment."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Session:
     # ---- changes
 
     def moved(self, T_world_cam: Tensor, fov: float, aspect: float, rows: int) -> None:
-        """The browser's camera is elsewhere. A frame's own view ends when a user moves on from it."""
+        """Notes a move of the browser's camera. A frame's own view ends when a user moves on from it."""
         with self._lock:
             frame = self.request.frame
             if frame is not None and self._left(T_world_cam):
@@ -129,14 +129,14 @@ class Session:
         return self.path.at(frame.time_mid) @ camera.T_rig_cam.double(), 2 * math.atan(0.5 * camera.height / camera.fy)
 
     def play(self, speed: float | None) -> None:
-        """The drive goes on at this speed from the moment that is shown; None: it stops."""
+        """Plays the drive at this speed from the shown moment; None: stops it."""
         with self._lock:
             self.film = None if speed is None else Film(time.monotonic(), self.request.time, speed)
             self.request = replace(self.request, frame=None)
         self.ask()
 
     def fly(self, keys: tuple[Key, ...]) -> None:
-        """The picture flies along a path, and then comes back to the browser's camera."""
+        """Flies the picture along a path, and then back to the browser's camera."""
         with self._lock:
             self.film = Film(time.monotonic(), keys=keys)
             self.request = replace(self.request, frame=None)

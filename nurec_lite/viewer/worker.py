@@ -51,7 +51,7 @@ class Worker:
             self._changed.notify_all()
 
     def hold(self, key: Key, held: bool) -> None:
-        """A job that is held waits, even in its turn, until it is no longer held."""
+        """Holds a job back, even in its turn, until it is no longer held."""
         with self._changed:
             (self._held.add if held else self._held.discard)(key)
             self._changed.notify_all()

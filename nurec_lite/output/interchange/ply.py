@@ -87,7 +87,7 @@ def _exported(g: PlainGaussians, kind: str) -> bytes:
 
 
 def _empty(g: PlainGaussians, kind: str) -> bytes:
-    """The exporter cannot reshape nothing: the header of one Gaussian, with the numbers replaced."""
+    """File without Gaussians, which the exporter cannot make: the header of one Gaussian, with the numbers replaced."""
     one = PlainGaussians(**{f.name: torch.ones(1, *getattr(g, f.name).shape[1:]) for f in fields(g)})
     header, end, _ = _exported(one, kind).partition(b"end_header\n")
     return re.sub(rb"(element \w+) 1\n", rb"\1 0\n", header) + end

@@ -48,7 +48,7 @@ class Row:
 
 
 def median_step(trace: Trace) -> Range:
-    """The lower one of two."""
+    """The step of median length; for an even number the lower one of the two."""
     times = step_times(trace)
     order = sorted(range(len(times)), key=lambda i: times[i])
     return trace.steps[order[(len(order) - 1) // 2]]

@@ -104,7 +104,7 @@ def verdict(
     compute: float | None,  # % of the peak
     memory: float | None,  # % of the peak
 ) -> str | None:
-    """NVIDIA's rule. The ridge of the roofline does not decide it: a kernel left of the ridge may still wait for compute."""
+    """Verdict by NVIDIA's rule. The ridge of the roofline does not decide it: a kernel left of the ridge may still wait for compute."""
     if compute is None or memory is None:
         return None
     if max(compute, memory) < _LATENCY:
@@ -174,7 +174,7 @@ def _limits(launch: Launch) -> dict[str, float]:
 
 
 def _stalls(launch: Launch) -> dict[str, float]:
-    """`selected` is no stall: in that cycle the warp issues."""
+    """Stall reasons without `selected`: in that cycle the warp issues."""
     columns = {found[1]: name for name in launch.cells if (found := re.fullmatch(STALL, name))}
     measured = {reason: launch.number(name) for reason, name in columns.items()}
     known = {reason: value for reason, value in measured.items() if value is not None and reason != "selected"}
@@ -182,7 +182,7 @@ def _stalls(launch: Launch) -> dict[str, float]:
 
 
 def _range(launch: Launch) -> str | None:
-    """Ranges carry their whole path, so the innermost is the longest of those that the columns of NVTX list."""
+    """Innermost range of a launch. Ranges carry their whole path, so it is the longest of those that the columns of NVTX list."""
     columns = [name for name in launch.cells if "Push/Pop_Range" in name]
     paths = [
         path for name in columns for path in re.findall(r"(?<=:)step(?:/[^:\",]+)*(?=[:\",]|$)", launch.cells[name])

@@ -35,7 +35,7 @@ _FACTORS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def digits(value: float) -> str:
-    """Three of them, and never as a power of ten."""
+    """Number with three digits, never as a power of ten."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 

@@ -31,7 +31,7 @@ def run_logged(
     path: Path,  # of the log
     **surroundings: str,  # variables of the environment that differ
 ) -> Ended:
-    """Waits for the end."""
+    """Runs a command with its output in a log, and waits for its end."""
     make_way(path)
     with path.open("wb") as file:
         try:

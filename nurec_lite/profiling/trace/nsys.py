@@ -68,7 +68,7 @@ def _step_events(export: Export, strings: dict[int, str]) -> Rows:
 
 
 def _named_events(export: Export, strings: dict[int, str]) -> Rows:
-    """Text stands in the row itself, or once for all where the process registered it."""
+    """Events with their names, which stand in the row itself, or once for all if the process registered them."""
     columns = ("start", "end", "eventType", "globalTid", "text?", "textId?", "domainId?")
     rows = export.rows(_EVENTS, *columns)
     for row in rows:
@@ -84,7 +84,8 @@ def _in_our_domain(
     row: dict[str, Any],
     domains: dict[tuple[int, int], str],  # (process, number) -> name
 ) -> bool:
-    """Torch's binding, and so every earlier report, has the default domain, which is number 0; a domain without a name may be ours."""
+    """Whether an event may be ours. Torch's binding, and so every earlier report, has the default domain, number 0; a domain without a name
+    may be ours."""
     name = domains.get((_pid(row["globalTid"]), row["domainId"])) if row["domainId"] else None
     return name in (None, nvtx.DOMAIN)
 

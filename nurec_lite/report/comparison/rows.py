@@ -126,7 +126,7 @@ def markdown(runs: Sequence[Run]) -> str:
 
 
 def _by_key(head: str, runs: Sequence[Run], rows: Sequence[Row]) -> str:
-    """A line a row."""
+    """Table with a line a row."""
     if not rows:
         return ""
     paired = len(runs) == 2 and head == "figure"
@@ -136,14 +136,14 @@ def _by_key(head: str, runs: Sequence[Run], rows: Sequence[Row]) -> str:
 
 
 def _by_run(runs: Sequence[Run], rows: Sequence[Row]) -> str:
-    """A line a run."""
+    """Table with a line a run."""
     columns = [row.texts() for row in rows]
     lines = [[run.name, *(column[i] for column in columns)] for i, run in enumerate(runs)]
     return _table(["run", *(row.label for row in rows)], lines)
 
 
 def _table(heads: list[str], lines: list[list[str]]) -> str:
-    """Columns are padded, so that the table reads on a terminal as well."""
+    """Table in Markdown. Columns are padded, so that it reads on a terminal as well."""
     cells = [[_cell(text) for text in line] for line in (heads, *lines)]
     widths = [max(3, *(len(line[k]) for line in cells)) for k in range(len(heads))]
     rule = ["-" * widths[0], *(f"{'-' * (width - 1)}:" for width in widths[1:])]

@@ -24,7 +24,7 @@ _DEEPEST = 50  # levels of a configuration, or of figures
 
 @dataclass
 class Run:
-    """Parts that a folder lacks are empty."""
+    """A finished run; parts that its folder lacks are empty."""
 
     name: str  # of its column
     folder: Path
@@ -44,7 +44,7 @@ def read_runs(named: Sequence[str]) -> list[Run]:
 
 
 def _folder(name: str) -> Path:
-    """A file in a run's folder, such as its checkpoint, stands for the folder."""
+    """Returns the folder of a run; a file in it, such as its checkpoint, stands for it. UserError if it is no run."""
     try:
         path = Path(name).expanduser()
         folder = path.parent if path.is_file() else path

@@ -14,7 +14,7 @@ FAINTEST = 0.3  # brightness of a cell with a single point
 
 @dataclass
 class Canvas:
-    """Row 0 lies at `high` of the second axis, column 0 at `low` of the first."""
+    """Counts of points in cells. Row 0 lies at `high` of the second axis, column 0 at `low` of the first."""
 
     low: np.ndarray  # [2] metres
     high: np.ndarray  # [2] metres

@@ -49,7 +49,8 @@ def overlay(
     frame: ImageFrame,
     width: int,  # of the picture, pixels
 ) -> Overlay:
-    """Every point goes to the world at its own time, and from there into the image at the time when its pixel is read."""
+    """Draws points and boxes on an image. Every point goes to the world at its own time, and from there into the image at the time when its
+    pixel is read."""
     camera = capture.camera(frame.sensor)
     canvas = _background(sample.image(frame), width, bool(capture.sweeps))
     scale = np.array([canvas.width / camera.width, canvas.height / camera.height])
@@ -67,7 +68,7 @@ def overlay(
 
 
 def _background(image: Tensor, width: int, grey: bool) -> Image.Image:
-    """Darker and with less colour where points are drawn on it."""
+    """The image, darker and with less colour where points are drawn on it."""
     picture = Image.fromarray(to_picture(image))
     height = max(1, round(picture.height * width / picture.width))
     smooth = Image.Resampling.LANCZOS if picture.width >= width else Image.Resampling.NEAREST

@@ -32,7 +32,7 @@ def page(inspection: Inspection) -> str:
 
 
 def write_inspection(out: Path, inspection: Inspection) -> None:
-    """verdicts.json first: it is there even where the page cannot be written."""
+    """Writes verdicts.json first: it exists even if the page cannot be written."""
     all_tried(
         lambda: write_text(
             out / VERDICTS, json.dumps([to_json(v.plain()) for v in inspection.verdicts], indent=2) + "\n"
