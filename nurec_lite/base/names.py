@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 LONGEST_NAME = 64  # characters
 LONGEST_BYTES = 200  # in UTF-8: with our endings a file name has at most 255
-NODES = ("all", "background", "scene")  # other words that export takes for a node, or names a file by
+# Other words that export takes for a node or names a file by, and that edits take for all actors
+NODES = ("all", "background", "scene", "each", "actors")
 _FORMULA = tuple("=+-@＝＋－＠")  # a cell that begins so is evaluated by spreadsheets
 _LABEL = re.compile(r"(?P<stem>.+)(_[0-9]{4,}|[_-]t[0-9]{4,}\.[0-9]{3})")
 _ABOVE = "_above"

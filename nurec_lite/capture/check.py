@@ -22,6 +22,7 @@ from nurec_lite.geometry.camera import Camera, lens_flaw
 from nurec_lite.geometry.lidar import Lidar, RayTable
 from nurec_lite.geometry.tracks import Tracks
 
+MAX_SIDE = 65_500  # pixels: JPEG ends there, and kernels a little later
 MAX_PIXELS = 1 << 26  # of an image; a file that claims more is no camera's, and decoding it would take gigabytes
 MAX_BEAMS = 1024
 MAX_TABLE = 1 << 21  # rays of a sweep
@@ -74,7 +75,7 @@ def _name_flaws(capture: Capture) -> Iterator[str]:
         yield from (f"the {kind} name {excerpt(n)} {flaw}" for n in names if (flaw := name_flaw(n)))
     yield from (f"the class name {excerpt(n)} {flaw}" for n in capture.tracks.classes if (flaw := label_flaw(n)))
     yield from (
-        f"a track has the name '{name}', which export takes for another node"
+        f"a track has the name '{name}', which export takes for another node, or edits for all actors"
         for name in tracks
         if folded(name) in NODES
     )
@@ -95,6 +96,8 @@ def _repeated(values: Sequence[Item]) -> list[Item]:
 def _camera_flaws(camera: Camera) -> Iterator[str]:
     if min(camera.width, camera.height) < 1 or camera.width * camera.height > MAX_PIXELS:
         yield f"images of {camera.width}x{camera.height} pixels, but must have 1 to {MAX_PIXELS} in all"
+    elif max(camera.width, camera.height) > MAX_SIDE:
+        yield f"images of {camera.width}x{camera.height} pixels, but may have sides of {MAX_SIDE} at most"
     if not all(0 < f <= FARTHEST for f in (camera.fx, camera.fy)):
         yield f"fx, fy = {camera.fx:g}, {camera.fy:g} pixels, but must have positive ones"
     if camera.mask is not None:  # before the lens, which is looked at where it is seen

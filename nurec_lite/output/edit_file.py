@@ -3,7 +3,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.names import NODES, clashes, folded, name_flaw
 from nurec_lite.bounds import Between, Bound, Text, in_words
 from nurec_lite.capture.files import short
 from nurec_lite.capture.yaml_files import NamesLoader, read_yaml
@@ -82,11 +83,22 @@ def check_edits(
     if ALL_ACTORS in edits.removed and len(names) > 1:
         other = kept[0] if kept else next(name for name in names if name != ALL_ACTORS)
         raise ConfigError(f"{what} removes all actors and edits '{short(other)}'; leave one of the edits out")
-    known = [*tracks.ids, ALL_ACTORS]
+    known = list(tracks.ids)
     for copy in edits.copies:
-        if copy.name in known:
-            raise ConfigError(f"{what} names a copy '{short(copy.name)}', which is taken; choose another name")
+        flaw = _copy_flaw(copy.name, known)
+        if flaw:
+            raise ConfigError(f"{what} names a copy '{short(copy.name)}', which {flaw}; choose another name")
         known.append(copy.name)
+
+
+def _copy_flaw(name: str, known: Sequence[str]) -> str | None:
+    """The reason why the name cannot be that of a track beside those; None if it can."""
+    if name in known:
+        return "is taken"
+    if folded(name) in NODES:
+        return "stands for several tracks, or for none"
+    other = next((one for pair in clashes([*known, name]) for one in pair if one != name), None)
+    return name_flaw(name) or (None if other is None else f"gives files the names of '{short(other)}'")
 
 
 # ---- sections

@@ -13,6 +13,7 @@ from torch import Tensor
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.names import name_flaw
 from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text, in_words
+from nurec_lite.capture.check import MAX_SIDE
 from nurec_lite.capture.files import short
 from nurec_lite.capture.ray_files import read_rays
 from nurec_lite.capture.types import Capture
@@ -29,7 +30,7 @@ MODELS = LENSES
 MOST_PIXELS, _MOST_RAYS = 100_000_000, 20_000_000
 _ANGLE, _NAMED = Between(-360, 360), Text()
 _CAMERA: dict[str, Bound] = {
-    "model": OneOf(MODELS), "width": Between(1, 1 << 16), "height": Between(1, 1 << 16),
+    "model": OneOf(MODELS), "width": Between(1, MAX_SIDE), "height": Between(1, MAX_SIDE),
     "fx": Between(1e-3, 1e6), "fy": Between(1e-3, 1e6), "cx": Between(-1e6, 1e6), "cy": Between(-1e6, 1e6),
     "horizontal_fov_deg": Between(0, 360, above=True, below=True), "distortion": Between(-1000, 1000),
     "angle_to_pixels": Between(-1e6, 1e6), "linear_cde": Between(-1000, 1000),

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nurec_lite.capture.check import sensor_flaws
+from nurec_lite.capture.check import MAX_SIDE, sensor_flaws
 from nurec_lite.capture.ncore.lenses import FISHEYE, FTHETA, NAMES, OPENCV, lens_fields
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.camera import Camera, lens_numbers, view_limits
@@ -73,6 +73,8 @@ def _size(name: str, height: int, width: int, most: int) -> tuple[int, int]:
         raise RequestError(
             f"{name} of {width} x {height} pixels is more than {most} in all; ask for fewer, or raise max_pixels", BUSY
         )
+    if max(height, width) > MAX_SIDE:
+        raise RequestError(f"{name}_h and {name}_w are {height} and {width}, but may be {MAX_SIDE} at most")
     return height, width
 
 

@@ -90,6 +90,8 @@ def test_any_other_name_of_a_pack(shell: Shell, tiny_pack: Path, tmp_path: Path,
         ("cameras", "lidar_above", "the sensors 'lidar' and 'lidar_above' would give files of one name"),
         ("cameras", "lidar_0001", "the sensors 'lidar' and 'lidar_0001' would give files of one name"),
         ("track", "scene", "a track has the name 'scene', which export takes for another node"),
+        ("track", "each", "a track has the name 'each', which export takes for another node"),
+        ("track", "actors", "'actors', which export takes for another node, or edits for all actors"),
         ("track", "Background", "a track has the name 'Background', which export takes for another node"),
     ],
 )

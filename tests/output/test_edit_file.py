@@ -165,7 +165,19 @@ def test_an_actor_that_no_moment_of_the_drive_shows_is_refused(
 
 def test_a_copy_needs_a_free_name_and_a_known_track(scene: Scene, tmp_path: Path) -> None:
     file = checkpoint(scene, tmp_path / "other.pt")
-    for name, track, sentence in (("000", "001", "which is taken"), ("a", "9", r"copy\[0\].track .* names '9'")):
+    for name, track, sentence in (
+        ("000", "001", "which is taken"),
+        ("a", "9", r"copy\[0\].track .* names '9'"),
+        *(
+            (word, "001", f"'{word}', which stands for several tracks, or for none")
+            for word in ("all", "Each", "actors")
+        ),
+        ("a/b", "001", "'a/b', which is not one plain part of a path"),
+        ('"a\\nb"', "001", r"'a\\nb', which is not 1 to 64 printable characters"),
+        ("q" * 65, "001", "which is not 1 to 64 printable characters"),
+        ("' a'", "001", "which begins or ends with a space"),
+        ("000_above", "001", "which gives files the names of '000'"),
+    ):
         with pytest.raises(ConfigError, match=sentence):
             after(scene, tmp_path, f"copy: [{{name: {name}, checkpoint: {file}, track: {track}, {POSES}}}]")
     with torch.no_grad():

@@ -186,7 +186,7 @@ def test_mistakes_of_a_lidar_are_sentences(tmp_path: Path, change: dict[str, Any
         ({"fx": None, "horizontal_fov_deg": 200}, "fx is missing"),
         ({"model": "ftheta"}, "fx is given, which a ftheta lens does not have; leave it out"),
         ({"linear_cde": [1, 0, 0]}, "linear_cde is given, which a pinhole lens does not have"),
-        ({"width": 0}, "width is 0, but must be a whole number and lie between 1 and 65536"),
+        ({"width": 0}, "width is 0, but must be a whole number and lie between 1 and 65500"),
         ({"width": 60000, "height": 60000}, "more than 100000000; make the image smaller"),
         ({"horizontal_fov_deg": 90}, "gives both horizontal_fov_deg and fx"),
         ({"fx": None}, "fx is missing"),
