@@ -232,7 +232,7 @@ def _files(runs: Sequence[str]) -> dict[str, Path]:
         path = Path(run)
         path = path / CHECKPOINT if path.is_dir() else path
         name = path.absolute().parent.name
-        if found.get(name) == path:
+        if name in found and found[name].resolve() == path.resolve():
             raise ConfigError(f"{run} is named twice; leave one of them out")
         if name in found:
             raise ConfigError(f"{found[name]} and {path} are both scene '{name}'; rename one of the folders")

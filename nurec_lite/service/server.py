@@ -14,6 +14,7 @@ import torch
 
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.config import ServeConfig
+from nurec_lite.service.address import shown
 from nurec_lite.service.calls import Calls
 from nurec_lite.service.errors import BUSY, INVALID, RequestError, sentence_of
 from nurec_lite.service.figures import Figures
@@ -50,9 +51,10 @@ class RpcCaller:
 class Handlers(grpc.GenericRpcHandler):
     """Routes method paths of the service's names, and of the health service, to functions of bytes."""
 
-    def __init__(self, calls: Calls, figures: Figures, health: Health, most: int) -> None:
-        self._figures, self._health = figures, health
-        self._most, self._places = most, threading.BoundedSemaphore(most)  # of requests; health checks come on top
+    def __init__(self, config: ServeConfig, calls: Calls, figures: Figures, health: Health) -> None:
+        self._figures, self._health, self._megabytes = figures, health, config.max_message_mb
+        self._most = config.max_requests
+        self._places = threading.BoundedSemaphore(self._most)  # of requests; health checks come on top
         own = {f"/{service}/{name}": (name, getattr(calls, name)) for service in SERVICES for name in METHODS}
         self._functions = own | {f"/{HEALTH}/Check": (HEALTH, health.check)}
 
@@ -86,9 +88,15 @@ class Handlers(grpc.GenericRpcHandler):
         if not self._places.acquire(blocking=False):
             raise RequestError(f"{self._most} requests are in progress, and no more may be; try again later", BUSY)
         try:
-            return function(data, caller)
+            reply = function(data, caller)
         finally:
             self._places.release()
+        if len(reply) > self._megabytes << 20:
+            raise RequestError(
+                f"the reply has {len(reply)} bytes, but may have {self._megabytes} MiB; ask for less at a time, or raise max_message_mb",
+                BUSY,
+            )
+        return reply
 
 
 def _status(name: str, error: Exception) -> tuple[str, str]:
@@ -114,7 +122,7 @@ class Server:
             ("grpc.max_receive_message_length", bytes_of_message), ("grpc.max_send_message_length", bytes_of_message),
             ("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ]  # fmt: skip
-        handlers = Handlers(calls, figures, health, config.max_requests)
+        handlers = Handlers(config, calls, figures, health)
         threads = config.max_requests + SPARE + MOST_WATCHERS
         self._threads = ThreadPoolExecutor(threads, "request")
         self._server = grpc.server(self._threads, [handlers], options=options, maximum_concurrent_rpcs=2 * threads)
@@ -128,7 +136,7 @@ class Server:
         self._threads.shutdown()
 
     def _opened(self, config: ServeConfig) -> int:
-        address = f"[{config.host}]:{config.port}" if ":" in config.host else f"{config.host}:{config.port}"
+        address = shown(config.host, config.port)
         secrets = credentials(config)
         try:
             if secrets is None:

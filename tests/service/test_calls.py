@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from served import JPEG, PLANAR, TIME, image_request, on_path, service_of
+from served import JPEG, PLANAR, PNG, TIME, image_request, on_path, service_of
 from tiny_capture import tiny_capture, tiny_scene
 
 from nurec_lite.capture.trajectory import frame_at, trajectory_of
@@ -248,6 +248,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"image_format": 5}, "UNIMPLEMENTED", r"image_format is 5 \(AVC\); use 1"),
     ({"image_quality": float("nan")}, "INVALID_ARGUMENT", "image_quality is nan, but must lie between 1 and 100"),
     ({"resolution_h": 1 << 31, "resolution_w": 1 << 31}, "RESOURCE_EXHAUSTED", "is more than 100000 in all; ask for fewer"),
+    ({"resolution_h": 1, "resolution_w": 70_000}, "INVALID_ARGUMENT", "resolution_h and resolution_w are 1 and 70000, but may be 65500"),
     ({"resolution_h": 0, "resolution_w": 9}, "INVALID_ARGUMENT", "must be 1 pixel at least"),
     ({"frame_end_us": 5}, "INVALID_ARGUMENT", "frame_end_us is 5, before frame_start_us 430000; exchange them"),
     ({"frame_start_us": 1 << 63, "frame_end_us": 1 << 63}, "INVALID_ARGUMENT", "is far from the drive, 0 to 1000000 us"),
@@ -288,3 +289,21 @@ def test_other_mistakes(service: Service, client: Sensorsim) -> None:
         )
         large = channel.unary_unary(f"/{SERVICES[0]}/render_rgb")
         assert refused(lambda: large(bytes(65 << 20)))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_line_of_pixels_as_long_as_any_image_is_rendered(client: Sensorsim) -> None:
+    for kind in (PNG, JPEG, PLANAR):
+        shown = client.render_rgb(image_request(resolution_h=1, resolution_w=65_500, image_format=kind)).image_bytes
+        assert kind == PLANAR or Image.open(io.BytesIO(shown)).size == (65_500, 1)
+
+
+def test_a_reply_larger_than_a_message_is_a_sentence(run: Path) -> None:
+    with service_of(run, max_message_mb=1) as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
+        items = [{"request": image_request(resolution_h=300, resolution_w=330, image_format=PLANAR)}] * 4
+        code, said = refused(lambda: client.batch_render_rgb(items=items))
+        text = service.figures.text()
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert re.fullmatch(
+        r"the reply has 1\d{6} bytes, but may have 1 MiB; ask for less at a time, or raise max_message_mb", said
+    )
+    assert 'requests_total{method="batch_render_rgb",status="RESOURCE_EXHAUSTED"} 1' in text

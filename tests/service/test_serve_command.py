@@ -33,7 +33,6 @@ from nurec_lite.service.client import Sensorsim
 from nurec_lite.service.health import HEALTH
 from nurec_lite.service.lidars import patterns
 from nurec_lite.service.scenes import Scenes
-from nurec_lite.service.tls import credentials
 from nurec_lite.service.worker import Worker
 
 
@@ -114,9 +113,11 @@ def test_a_process_ends_by_sigterm_and_answers_what_it_began(run: Path) -> None:
         ({"ego_masks": "nowhere"}, "ego_masks is nowhere, which holds no PNG"),
         ({"patterns": ["nowhere.yaml"]}, r"nowhere\.yaml"),
         ({"edits": "nowhere.yaml"}, r"nowhere\.yaml"),
-        ({"host": "256.1.1.1"}, "256.1.1.1:0 cannot be opened; choose another host or port"),
+        ({"host": "256.1.1.1"}, r"256\.1\.1\.1:0 cannot be opened \(.+\); choose another host or port"),
+        ({"host": "a" * 70 + ".example"}, r"example:0 cannot be opened \(.+\); choose another host"),
+        ({"port": 1, "host": "192.0.2.1"}, r"192\.0\.2\.1:1 cannot be opened \(Cannot assign requested address\)"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_what_keeps_it_from_starting_is_a_sentence(run: Path, keys: dict[str, Any], sentence: str) -> None:
     before = threading.active_count()
@@ -137,9 +138,13 @@ def test_a_camera_is_no_pattern(tmp_path: Path) -> None:
         patterns([str(tmp_path / "own.yaml")], tiny_capture())
 
 
-def test_ports_that_are_taken_are_refused(run: Path) -> None:
+def test_ports_that_are_taken_are_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with service_of(run) as first:
-        with pytest.raises(UserError, match="cannot be opened"):
+        with (
+            pytest.raises(UserError, match=r"cannot be opened \(Address already in use\)"),
+            monkeypatch.context() as patch,
+        ):
+            patch.setattr(Scenes, "get", lambda scenes, name: pytest.fail("a scene was loaded"))
             service_of(run, port=first.port)
         with pytest.raises(UserError, match=r"metrics_port is \d+, which cannot be opened"):
             service_of(run, metrics_port=first.metrics_port)
@@ -148,6 +153,11 @@ def test_ports_that_are_taken_are_refused(run: Path) -> None:
 def test_two_runs_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="are both scene 'mine'; rename one of the folders"):
         service_of(run, tiny_run(tmp_path / "mine"))
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "mine").symlink_to(run)
+    for again in (run.parent / "." / run.name / ".." / run.name, tmp_path / "link" / "mine", run / "checkpoint.pt"):
+        with pytest.raises(UserError, match="is named twice; leave one of them out"):
+            service_of(run, again)
 
 
 def test_scenes_free_memory_for_each_other(run: Path, tmp_path: Path) -> None:
@@ -220,93 +230,6 @@ def test_edits_and_bodies_of_vehicles(run: Path, tmp_path: Path) -> None:
         found = picture(client.render_rgb(image_request(insert_ego_mask=True, ego_mask_id=mask)).image_bytes)
         plain = picture(client.render_rgb(image_request()).image_bytes)
     assert (found[12:] == (200, 10, 20)).all() and np.array_equal(found[:12], plain[:12])
-
-
-# ---- encryption
-
-
-def openssl(words: str, folder: Path) -> None:
-    subprocess.run(["openssl", *words.split()], check=True, capture_output=True, cwd=folder)
-
-
-def certified(folder: Path, name: str) -> dict[str, str]:
-    """A certificate of localhost and its key, in files of that name."""
-    openssl(
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
-        f"-addext subjectAltName=DNS:localhost -keyout {name}-key.pem -out {name}.pem",
-        folder,
-    )
-    return {"tls_key": str(folder / f"{name}-key.pem"), "tls_certificate": str(folder / f"{name}.pem")}
-
-
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return certified(tmp_path_factory.mktemp("pem"), "server")
-
-
-@pytest.fixture(scope="module")
-def misfits(pem: dict[str, str]) -> Path:
-    """The folder of the pair, with files that do not fit."""
-    folder = Path(pem["tls_key"]).parent
-    certified(folder, "other")
-    (folder / "cut.pem").write_bytes((folder / "server.pem").read_bytes()[:300])
-    openssl("ec -in server-key.pem -aes128 -passout pass:secret -out locked.pem", folder)
-    openssl("req -new -key server-key.pem -subj /CN=localhost -out asked.pem", folder)
-    (folder / "ca.cnf").write_text(
-        "[ca]\ndefault_ca=own\n[own]\ndatabase=index\nrand_serial=yes\nnew_certs_dir=.\npolicy=any\n[any]\ncommonName=supplied\n"
-    )
-    (folder / "index").touch()
-    for name, start, end in (("old", 2020, 2021), ("early", 2048, 2049)):
-        openssl(
-            f"ca -batch -selfsign -config ca.cnf -keyfile server-key.pem -in asked.pem -md sha256 -notext "
-            f"-startdate {start}0101000000Z -enddate {end}0101000000Z -out {name}.pem",
-            folder,
-        )
-        (folder / "index").write_text("")
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("files", "sentence"),
-    [
-        ({"tls_key": "other-key.pem"}, "tls_key is .*other-key.pem, which is not the key of .*server.pem; name that one"),
-        ({"tls_key": "locked.pem"}, "tls_key is .*locked.pem, which holds no key without a password"),
-        ({"tls_key": "server.pem"}, "tls_key is .*server.pem, which holds no key without a password"),
-        ({"tls_key": "."}, r"tls_key is .*, which cannot be read \(Is a directory\)"),
-        ({"tls_key": "ca.cnf"}, "tls_key is .*ca.cnf, which is no PEM file"),
-        ({"tls_certificate": "cut.pem"}, "tls_certificate is .*cut.pem, which holds no whole certificate"),
-        ({"tls_certificate": "server-key.pem"}, "tls_certificate is .*server-key.pem, which holds no whole certificate"),
-        ({"tls_certificate": "old.pem"}, "tls_certificate is .*old.pem, which has expired; renew it"),
-        ({"tls_certificate": "early.pem"}, "tls_certificate is .*early.pem, which is not valid yet; renew it"),
-        ({"tls_clients": "locked.pem"}, "tls_clients is .*locked.pem, which holds no whole certificate"),
-    ],
-    ids=range(10),
-)  # fmt: skip
-def test_files_that_do_not_fit_are_named(misfits: Path, files: dict[str, str], sentence: str) -> None:
-    given = {"tls_key": "server-key.pem", "tls_certificate": "server.pem"} | files
-    with pytest.raises(UserError, match=sentence):
-        credentials(ServeConfig(**{key: str(misfits / file) for key, file in given.items()}))
-
-
-def test_connections_are_encrypted_by_files(run: Path, pem: dict[str, str]) -> None:
-    certificate = Path(pem["tls_certificate"]).read_bytes()
-    with service_of(run, **pem) as service:
-        with Sensorsim(f"localhost:{service.port}", certificate=certificate) as client:
-            assert list(client.get_available_scenes().scene_ids) == ["mine"]
-        with Sensorsim(f"localhost:{service.port}") as client:
-            assert refused(lambda: client.get_version(timeout=10))[0] in (
-                grpc.StatusCode.UNAVAILABLE,
-                grpc.StatusCode.DEADLINE_EXCEEDED,
-            )
-
-
-def test_a_client_without_a_certificate_is_turned_away_where_one_is_asked_for(run: Path, pem: dict[str, str]) -> None:
-    certificate = Path(pem["tls_certificate"]).read_bytes()
-    with (
-        service_of(run, **pem, tls_clients=pem["tls_certificate"]) as service,
-        Sensorsim(f"localhost:{service.port}", certificate=certificate) as client,
-    ):
-        assert refused(lambda: client.get_version(timeout=10))[0] is grpc.StatusCode.UNAVAILABLE
 
 
 # ---- a GPU that fails
