@@ -19,9 +19,10 @@ from nurec_lite.output.edit_file import read_edits
 from nurec_lite.output.interchange.choice import Choice, check_choice, is_actor
 from nurec_lite.output.interchange.keys import check_keys
 from nurec_lite.output.interchange.mesh_files import check_meshes, made_meshes, write_meshes
-from nurec_lite.output.interchange.names import MESHES, SPLATS, USDZ, files_of
+from nurec_lite.output.interchange.names import MESHES, SPLATS, USDZ, Files, files_of
 from nurec_lite.output.interchange.splat_files import Layout, check_layout, write_splats
 from nurec_lite.output.interchange.usd_files import check_usd, write_usd
+from nurec_lite.output.surface.mesh import Mesh
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.edit import Edits, edited, removed_tracks
 from nurec_lite.scene.scene import Scene
@@ -74,15 +75,19 @@ def run(
     check_meshes(files)
     if USDZ in files.formats:
         check_usd(choice, files)
+    meshes = _meshes(config, scene, drive, files)  # before any file: a scene may have none
     lines = write_splats(scene, choice, layout, files) if files.any_of(SPLATS) else []
-    meshes = {}
-    if files.any_of(MESHES):
-        assert drive is not None and drive.stages is not None
-        meshes = made_meshes(drive.stages, scene, drive.capture, files, config.cell)
-        lines += write_meshes(scene, meshes, files, layout.up)
+    lines += write_meshes(scene, meshes, files, layout.up)
     if USDZ in files.formats:
         lines += write_usd(scene, choice, files, drive.capture if drive is not None and config.rig else None, meshes)
     return "\n".join(lines)
+
+
+def _meshes(config: ExportConfig, scene: Scene, drive: Drive | None, files: Files) -> dict[str, Mesh]:
+    if not files.any_of(MESHES):
+        return {}
+    assert drive is not None and drive.stages is not None
+    return made_meshes(drive.stages, scene, drive.capture, files, config.cell)
 
 
 def main(arguments: list[str]) -> None:

@@ -57,9 +57,10 @@ def test_usd_holds_the_same_meshes_as_guides(folder: Path) -> None:
 
 def test_meshes_of_an_empty_scene_are_refused(tmp_path: Path) -> None:
     scene = rows(tiny_scene(), torch.arange(0))
-    config = ExportConfig(checkpoint=str(tmp_path / "c.pt"), formats=["surface"], cell=0.4)
-    with pytest.raises(ConfigError, match="no surface was found in the rendered depth"):
-        run(config, scene, Drive(tiny_capture(), reference_stages()))
+    for formats in (["surface"], ["ply", "usdz", "surface"]):
+        config = ExportConfig(checkpoint=str(tmp_path / "c.pt"), formats=formats, cell=0.4)
+        with pytest.raises(ConfigError, match="no surface was found in the rendered depth"):
+            run(config, scene, Drive(tiny_capture(), reference_stages()))
     assert not list(tmp_path.iterdir())
 
 

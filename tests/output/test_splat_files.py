@@ -151,9 +151,10 @@ def test_each_node_and_its_trajectory_make_the_whole(up: str, tmp_path: Path) ->
 
 def test_ids_that_make_the_same_name_get_files_of_their_own(tmp_path: Path) -> None:
     scene = turned_scene()
-    ids = ("a b", "a_b", "background", *scene.tracks.ids[3:])
+    ids = ("a b", "a_b", "background", "ground", *scene.tracks.ids[4:])
     named = replace(scene, tracks=replace(scene.tracks, ids=ids))
     export(named, tmp_path / "s.ply", node="each")
+    assert not (tmp_path / "s-ground.ply").exists()  # the name of a mesh
     described = json.loads((tmp_path / "s-trajectories.json").read_text())
     files = [described["background"], *(track["file"] for track in described["tracks"])]
     assert len(set(files)) == len(scene.tracks) + 1 == len(list(tmp_path.glob("*.ply")))
@@ -201,6 +202,11 @@ def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> No
         ({"formats": ["obj"]}, "formats holds 'obj', but takes some of ply, compressed, spz, usdz, ground, surface"),
         ({"formats": []}, "formats is empty, but takes some of"),
         ({"formats": ["spz"], "out": "a.ply"}, r"out=a.ply, but must name a file that ends in .spz"),
+        ({"out": "a.usd"}, r"out=a.usd, but must name a file that ends in .ply or .compressed.ply or .spz or .usdz"),
+        (
+            {"formats": ["ply"], "out": "a.compressed.ply"},
+            r"out=a.compressed.ply, which is of formats=compressed, but must name a file that ends in .ply",
+        ),
         ({"up": "x"}, "up=x, but must be one of z, y, -y"),
         ({"node": "each", "time": 1.0}, "leave time out, or use node=all"),
         ({"node": "background", "time": 1.0}, "node=background stands still at any time; leave time out"),
@@ -244,9 +250,11 @@ def test_constant_axes_survive_compression(n: int, tmp_path: Path) -> None:
 def test_an_empty_file_that_readers_refuse_is_not_written(tmp_path: Path) -> None:
     scene = turned_scene()
     scene.gaussians.opacity_logits[scene.gaussians.node == 1] = -9.0  # no renderer draws them
-    for name in ("a.spz", "a.compressed.ply"):
+    for name, formats in (("a.spz", None), ("a.compressed.ply", None), ("a.ply", ["ply", "spz"])):
         with pytest.raises(ConfigError, match="refuse an empty file; use ply"):
-            export(rows(scene, torch.arange(0)), tmp_path / name)
+            export(rows(scene, torch.arange(0)), tmp_path / name, formats=formats)
+    with pytest.raises(ConfigError, match=r"actor 000 in its own frame: no Gaussian would be in a.compressed.ply"):
+        export(scene, tmp_path / "a.compressed.ply", node="000")
     assert not list(tmp_path.iterdir())
     said = export(scene, tmp_path / "b.compressed.ply", node="each")
     assert "b-000.compressed.ply: not written" in said and not (tmp_path / "b-000.compressed.ply").exists()

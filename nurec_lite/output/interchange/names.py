@@ -52,9 +52,12 @@ def files_of(config: ExportConfig) -> Files:
         return Files(formats, _default_stem(config), None)
     out = Path(config.out)
     kind = _kind_of(out)
-    endings = [ENDINGS.get(one, ".ply") for one in formats]
+    endings = [ENDINGS.get(one, ".ply") for one in (FORMATS if config.formats is None else formats)]
     if kind is None or ENDINGS[kind] not in endings:
-        raise ConfigError(f"out={config.out}, but must name a file that ends in {' or '.join(dict.fromkeys(endings))}")
+        taken = f", which is of formats={kind}" if config.out.lower().endswith(tuple(endings)) and kind else ""
+        raise ConfigError(
+            f"out={config.out}{taken}, but must name a file that ends in {' or '.join(dict.fromkeys(endings))}"
+        )
     return Files(formats, out.with_name(out.name[: -len(ENDINGS[kind])]), out)
 
 

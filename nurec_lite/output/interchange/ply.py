@@ -12,6 +12,7 @@ from dataclasses import fields
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nurec_lite.output.interchange.flatten import PlainGaussians
 from nurec_lite.output.interchange.notes import MADE, Notes
@@ -49,6 +50,11 @@ def compressed_ply_bytes(
     return commented(data, notes)
 
 
+def is_drawn(g: PlainGaussians) -> Tensor:  # [N]
+    """Whether a renderer draws each: compressed files leave the others out."""
+    return torch.sigmoid(g.opacity_logits) > 1 / 255
+
+
 def count_in(data: bytes) -> int:
     """Number of Gaussians that a file of ours holds."""
     found = re.search(rb"\nelement vertex ([0-9]+)\n", data)
@@ -79,7 +85,7 @@ def _with_normals(data: bytes, count: int) -> bytes:
 def _exported(g: PlainGaussians, kind: str) -> bytes:
     from gsplat import export_splats  # here: it loads the whole package, which nothing else needs
 
-    if not (torch.sigmoid(g.opacity_logits) > 1 / 255).any() and (kind != "ply" or len(g) == 0):
+    if not is_drawn(g).any() and (kind != "ply" or len(g) == 0):
         return _empty(g, kind)
     tensors = (g.means, g.log_scales, g.quats, g.opacity_logits, g.sh[:, :1], g.sh[:, 1:])
     data: bytes = export_splats(*(t.detach().cpu() for t in tensors), format=kind)

@@ -10,9 +10,9 @@ from nurec_lite.base.files import write_text, written
 from nurec_lite.base.folders import check_file
 from nurec_lite.output.interchange.choice import EACH, Choice, Part, parts_of
 from nurec_lite.output.interchange.flatten import UPS, PlainGaussians, in_axes, without_broken
-from nurec_lite.output.interchange.names import COMPRESSED, PLY, SPLATS, SPZ, Files, fit_for_a_file
+from nurec_lite.output.interchange.names import COMPRESSED, MESHES, PLY, SPLATS, SPZ, Files, fit_for_a_file
 from nurec_lite.output.interchange.notes import Notes, lost_of_splats
-from nurec_lite.output.interchange.ply import compressed_ply_bytes, count_in, is_ply, ply_bytes
+from nurec_lite.output.interchange.ply import compressed_ply_bytes, count_in, is_drawn, is_ply, ply_bytes
 from nurec_lite.output.interchange.spz import UP, is_spz, spz_bytes
 from nurec_lite.output.interchange.trajectories import is_trajectories, trajectories_text
 from nurec_lite.scene.gaussians import BACKGROUND
@@ -40,8 +40,10 @@ def write_splats(scene: Scene, choice: Choice, layout: Layout, files: Files) -> 
     kinds, parts = [kind for kind in SPLATS if kind in files.formats], parts_of(scene, choice)
     names = _names(scene, parts, each=choice.node == EACH)
     places = [(part, kind, files.path(kind, name)) for part, name in zip(parts, names, strict=True) for kind in kinds]
-    for _, kind, path in places:
+    for part, kind, path in places:
         check_file(path, IS_OURS[kind])
+        if choice.node != EACH:
+            _check_filled(part, kind, path)
     lines = [line for part, kind, path in places for line in _write(scene, part, kind, layout, path)]
     if choice.node == EACH:
         lines += _write_trajectories(scene, parts, names, layout, files, kinds[0])
@@ -55,12 +57,20 @@ def _names(scene: Scene, parts: Sequence[Part], each: bool) -> list[str]:
     """The part of each file's name that tells nodes apart."""
     if not each:
         return [""]
-    names: list[str] = []
+    names = list(MESHES)  # parts of other files' names
     for part in parts:
         assert part.node is not None
         name = fit_for_a_file("background" if part.node == BACKGROUND else scene.tracks.ids[part.node - 1])
         names.append(f"{name}-{part.node}" if name in names else name)
-    return names
+    return names[len(MESHES) :]
+
+
+def _check_filled(part: Part, kind: str, path: Path) -> None:
+    g = without_broken(part.gaussians)
+    if kind != PLY and not (len(g) if kind == SPZ else is_drawn(g).any()):
+        raise ConfigError(
+            f"{part.what}: no Gaussian would be in {path.name}, and readers of {kind} refuse an empty file; use ply"
+        )
 
 
 def _write(scene: Scene, part: Part, kind: str, layout: Layout, path: Path) -> list[str]:
@@ -69,10 +79,6 @@ def _write(scene: Scene, part: Part, kind: str, layout: Layout, path: Path) -> l
     notes = Notes(lost_of_splats(scene, part.still), up, part.origin)
     data, count = _encoded(in_axes(kept, up), kind, notes, layout.normals)
     if count == 0 and kind != PLY:
-        if part.node is None:
-            raise ConfigError(
-                f"{part.what}: no Gaussian would be in {path.name}, and readers of {kind} refuse an empty file; use ply"
-            )
         return [f"{path}: not written, as no Gaussian would be in it; {part.what}"]
     with written(path) as file:
         file.write(data)
