@@ -96,7 +96,7 @@ class Frames:
         captured = [frame for frame in self.capture.sweeps if frame.sensor == own.sensor.name and self._owns(lidar)]
         if captured and seconds is not None:
             raise ConfigError(
-                f"seconds is for a lidar of your own; {own.sensor.name} turns as it did when it was recorded"
+                f"seconds is for a lidar of your own, but {own.sensor.name} turns as recorded; leave it out"
             )
         own = own if seconds is None else replace(own, seconds=seconds)
         for k, time in enumerate(times.tolist()):

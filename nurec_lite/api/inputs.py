@@ -32,7 +32,7 @@ def poses_from(
     R = pose[..., :3, :3]
     off = (R @ R.transpose(-1, -2) - torch.eye(3, dtype=torch.float64)).abs().max() if len(pose) else pose.new_zeros(())
     if float(off) > _RIGID or bool((torch.linalg.det(R) < 0).any()):
-        raise ConfigError(f"{name} is no rigid motion: its upper left 3x3 part must be a rotation")
+        raise ConfigError(f"{name} is no rigid motion; its upper left 3x3 part must be a rotation")
     return pose
 
 

@@ -67,7 +67,8 @@ def maps_of(
     """The maps of each frame, in their order."""
     if "classes" in outputs and len(class_names(scene)) > MOST_CLASSES:
         raise ConfigError(
-            f"outputs asks for classes, but the tracks have {len(class_names(scene)) - 2}, and there is room for {MOST_CLASSES - 2}"
+            f"outputs asks for classes, but the tracks have {len(class_names(scene)) - 2}, and there is room for {MOST_CLASSES - 2}; "
+            "leave classes out"
         )
     scene, coming = completed(scene, capture), iter(frames)
     at_once = 1 if stages.plan is None else stages.plan.max_views

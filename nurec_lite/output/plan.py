@@ -217,7 +217,9 @@ def _own_shots(
 ) -> list[Shot[AnyFrame]]:
     """Shots at the moments of a captured sensor of the same kind."""
     if not frames:
-        raise ConfigError(f"sensor {_name(own)} is a lidar, but the capture has no sweep to learn its returns from")
+        raise ConfigError(
+            f"sensor {_name(own)} is a lidar, but the capture has no sweep to learn its returns from; leave it out"
+        )
     like = _of(frames, (chosen or frames)[0].sensor)
     own_times = [(f.time_mid, f"{f.index:04d}") for f in _of(chosen, like[0].sensor)]
     shots = []

@@ -157,7 +157,7 @@ def _camera(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> N
     shutter, readout = given.get("shutter", "global"), float(given.get("readout_s", 0.0))
     if (shutter == "global") != (readout == 0):
         raise ConfigError(
-            f"{path}: shutter is {shutter} and readout_s is {readout:g}; a shutter that is not global takes time"
+            f"{path}: shutter is {shutter} and readout_s is {readout:g}; give a global shutter no time, and another one more than 0"
         )
     camera = Camera(name, width, height, float(fx), float(fy), float(cx), float(cy), mount, distortion, shutter, model)
     if flaw := lens_flaw(camera):

@@ -109,7 +109,7 @@ def table(
     ):
         raise CaptureError(
             f"{where} claims {height} rows of {width} points of {layout.itemsize} bytes, but holds {len(data)} bytes; "
-            "the message is damaged"
+            "leave the damaged message out by seconds in data.mapping"
         )
     if height * width == 0:
         return np.zeros(0, dtype=layout)
@@ -132,7 +132,8 @@ def _layout(message: Any, where: str) -> np.dtype:
     wide = [name for name, f in fields.items() if f.offset + kinds[name].itemsize > step]
     if wide:
         raise CaptureError(
-            f"{where}: the field '{wide[0]}' ends beyond the point's {step} bytes; the message is damaged"
+            f"{where}: the field '{wide[0]}' ends beyond the point's {step} bytes; leave the damaged message out by seconds "
+            "in data.mapping"
         )
     return np.dtype(
         {

@@ -109,7 +109,8 @@ def pixels_of(
     if encoding in YUV:
         if message.width % 2:
             raise CaptureError(
-                f"{where} is {message.width} pixels wide, but {encoding} has pairs; the message is damaged"
+                f"{where} is {message.width} pixels wide, but {encoding} has pairs; leave the damaged message "
+                "out by seconds in data.mapping"
             )
         return _from_yuv(_rows(message, where, 2), YUV[encoding])
     narrow, size = WIDE.get(encoding, encoding), 2 if encoding in WIDE else 1
@@ -127,7 +128,8 @@ def _rows(message: Any, where: str, channels: int) -> np.ndarray:  # [H, W, chan
     data = np.asarray(message.data, dtype=np.uint8)
     if min(height, width) < 1 or step < width * channels or len(data) < (height - 1) * step + width * channels:
         raise CaptureError(
-            f"{where} claims {width}x{height} pixels in rows of {step} bytes, but holds {len(data)} bytes; the message is damaged"
+            f"{where} claims {width}x{height} pixels in rows of {step} bytes, but holds {len(data)} bytes; leave the damaged "
+            "message out by seconds in data.mapping"
         )
     return np.ndarray((height, width, channels), np.uint8, data.tobytes(), 0, (step, channels, 1))
 

@@ -119,7 +119,7 @@ def _expanded(data: bytes, compression: str, most: int) -> tuple[bytes, bool]:  
 
         stream = zstd.ZstdDecompressor()
         return stream.decompress(data, most), stream.eof
-    raise CaptureError(f"compression '{compression}' is none of bz2, lz4 and zstd")
+    raise ValueError(f"compression '{compression}' is none of bz2, lz4 and zstd")  # `damaged` names the file
 
 
 def check_size(path: Path, size: int) -> None:

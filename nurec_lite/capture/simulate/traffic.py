@@ -108,7 +108,7 @@ def _parking_spots(config: SimulationConfig) -> list[tuple[float, float]]:  # (x
     xs = [-18 + 6.6 * i for i in range(int((config.travel + 70) / 6.6))]
     spots = [(x, side * PARKING) for x in xs for side in (-1, 1) if is_free(x, 4.0)]
     if len(spots) < config.parked_cars:
-        raise CaptureError(f"parked_cars is {config.parked_cars}, but the street has room for {len(spots)}")
+        raise CaptureError(f"parked_cars is {config.parked_cars}, but the street has room for {len(spots)}; park fewer")
     ranks = [uniform(0, 1, config.seed, 77, i) for i in range(len(spots))]
     order = sorted(range(len(spots)), key=lambda i: ranks[i])
     return [spots[i] for i in sorted(order[: config.parked_cars])]

@@ -115,6 +115,13 @@ def test_nothing_is_decompressed_beyond_a_limit(compression: str) -> None:
     assert decompressed(press[compression](b"abc"), compression, 3, "here") == b"abc"
 
 
+def test_an_unknown_compression_is_named_with_its_file() -> None:
+    with pytest.raises(
+        CaptureError, match=r"^drive.bag cannot be read \(compression 'xz' is none of bz2, lz4 and zstd\)"
+    ):
+        decompressed(b"abc", "xz", 3, "drive.bag")
+
+
 def test_a_chunk_with_another_checksum_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "chunk"
     path.write_bytes(b"message")
