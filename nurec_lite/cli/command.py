@@ -4,6 +4,7 @@
 import difflib
 import logging
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from nurec_lite.base.beginning import begun
 from nurec_lite.base.config_store import store
@@ -29,11 +30,14 @@ from nurec_lite.base.streams import endure
 from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_groups, forgotten_option, key_of, unknown_choice, with_budget
 from nurec_lite.cli.usage import help_text, keys_of
-from nurec_lite.cli.words import hydra_arguments, unquoted, unreadable
+from nurec_lite.cli.words import hydra_arguments, refused, unquoted, unreadable
 from nurec_lite.config import VERBS, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT
 
+_REFUSED = re.compile(
+    r"Error merging override (?!hydra\.)(.*)|Could not override '(?!hydra\.)([^']*)'"
+)  # begins Hydra's errors
 LONGEST_CAUSE = 200  # characters of another program's error that a sentence repeats
 CHOICE = ("split", "downscale", "frames", "cameras")  # of `data`: keys that choose a part of a capture
 TRAINED = ("train", "model", "lr", "density", "loss")  # groups of keys that steer training alone
@@ -215,6 +219,8 @@ def _sentence(verb: str, error: Exception) -> str:
         return str(unknown_choice(error.missing_cfg_file, error.options or ()))
     if isinstance(error, OverrideParseException):
         return str(unreadable(verb, error.override))
+    if (found := _REFUSED.match(str(error))) and not isinstance(error.__cause__, InterpolationResolutionError):
+        return str(refused(verb, found[1] or found[2]))
     said = (str(e).strip() for e in (error, error.__cause__) if e is not None)
     causes = [text.splitlines()[0].rstrip(".")[:LONGEST_CAUSE] for text in said if text]
     return "; ".join(causes) + f"; {_remedy(verb, error)}"

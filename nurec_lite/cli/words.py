@@ -13,8 +13,9 @@ from typing import Any, Union, get_args, get_origin
 
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.key_values import quoted
+from nurec_lite.base.options import unknown_option
 from nurec_lite.bounds import leaves, unknown_key, wrong_type
-from nurec_lite.cli.arguments import GROUPS, choices, key_of, unknown_choice
+from nurec_lite.cli.arguments import GROUPS, choices, forgotten_option, key_of, unknown_choice, value_of
 from nurec_lite.config import VERBS
 
 _QUOTED = re.compile(r"""(['"])(?:(?!\1)[^\\]|\\.)*\1""", re.DOTALL)
@@ -128,3 +129,17 @@ def unreadable(
             f"{argument} cannot be read; put quotes around the value: {shlex.quote(f'{key}={quoted(value)}')}"
         )
     return unknown_key(name, hints)
+
+
+def refused(
+    verb: str,
+    argument: str,  # that Hydra refuses: KEY=VALUE, or a key that is unknown
+) -> UserError:
+    """The error about a value of a wrong type, or about an unknown key."""
+    name, hints = key_of(argument), dict(leaves(VERBS[verb]))
+    if name in hints:
+        return wrong_type(name, unquoted(value_of(argument)), hints[name])
+    option = forgotten_option(name)
+    if option is not None:
+        return ConfigError(f"{name} belongs to an option; {option}")
+    return unknown_option(name.split(".")[1]) if name.startswith("opt.") else unknown_key(name, hints)

@@ -334,9 +334,8 @@ def test_the_bundled_capture_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_a_mistake_is_one_sentence_and_code_2(tmp_path: Path) -> None:
-    """The mistake is one of Hydra's, which has words and a code of its own; tests/cli/test_errors.py has the others, in its process."""
+    """Hydra finds the mistake, and has words and a code of its own; tests/cli/test_errors.py has the others, in its process."""
     done = call(f"out={tmp_path / 'out'}", "train.stepz=3")
     assert done.returncode == 2
-    sentence = "error: Could not override 'train.stepz'; Key 'stepz' not in 'TrainConfig'; did you mean train.steps? "
-    assert done.stderr.startswith(sentence) and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr == "error: key 'train.stepz' is unknown; did you mean train.steps?\n"
     assert "results in" not in done.stdout
