@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nurec_lite: lists the commands; python -m nurec_lite VERB ... is python -m nurec_lite.VERB ..."""
+"""python -m nurec_lite: lists the commands; python -m nurec_lite COMMAND ... is python -m nurec_lite.COMMAND ..."""
 
 import ast
 import difflib
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     if arguments[0] not in VERBS:
         near = difflib.get_close_matches(arguments[0], VERBS, 1)
         asked = f"; did you mean {near[0]}?" if near else ""
-        print(f"error: '{arguments[0]}' is no verb{asked}\n\n{listed()}", file=sys.stderr)
+        print(f"error: '{arguments[0]}' is no command{asked}\n\n{listed()}", file=sys.stderr)
         return 2
     sys.argv = [f"nurec_lite.{arguments[0]}", *arguments[1:]]
     runpy.run_module(f"nurec_lite.{arguments[0]}", run_name="__main__", alter_sys=True)

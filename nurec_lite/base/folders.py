@@ -83,7 +83,7 @@ def take(
     names: Collection[str] = (),  # that the command writes there; those of folders end in a slash
     known: Collection[str] | None = None,  # files of a folder that has no marker and yet is ours
 ) -> Results:
-    """Returns the folder for a verb's results before anything is written. FolderError if it is not ours and not empty."""
+    """Returns the folder for a command's results before anything is written. FolderError if it is not ours and not empty."""
     folder = named(str(out))
     _check_kind(folder)
     by, listed = _read(folder)

@@ -120,7 +120,7 @@ def composed(
     arguments: list[str],
     content: dict[str, Any] | None = None,  # of a checkpoint; arguments change its configuration
 ) -> Any:  # of the command's dataclass
-    """The verb's configuration, and from now on the log on stdout."""
+    """The command's configuration; from now on the log goes to stdout."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     return configuration(verb, arguments, content)
 
@@ -130,7 +130,7 @@ def configuration(
     arguments: Sequence[str],
     content: dict[str, Any] | None = None,  # of a checkpoint
 ) -> Any:  # of the command's dataclass
-    """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
+    """The command's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
     if content is not None:
         _check_trained(verb, arguments)
     stored = {} if content is None else _stored(content["config"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of `--help`: the verb's own text, and every key with its default and its meaning.
+"""The text of `--help`: the command's own text, and every key with its default and its meaning.
 
 The meanings are the comments on the fields of `config.py`, so that each stands in one place; the defaults are composed, as by
 `--cfg job`.
@@ -42,7 +42,7 @@ _TAKES = {
 
 
 def help_text(verb: str, text: str) -> str:
-    """The text, the groups, the verb's own keys, and where the rest is explained (for `train`: all keys)."""
+    """The text, the groups, the command's own keys, and where the rest is explained (for `train`: all keys)."""
     groups = [f"Groups, with their choices:\n\n{_groups(verb)}"] if _TAKES.get(verb) != () else []
     keys, said = _composed_keys(verb), [text.strip(), *groups]
     own = {f.name for f in fields(VERBS[verb])} - {f.name for f in fields(Config)}

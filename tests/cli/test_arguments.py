@@ -247,7 +247,7 @@ def test_without_a_verb_they_are_listed() -> None:
 
 def test_a_verb_that_is_none_is_reported_with_the_list() -> None:
     found = ended("trian", "data=pack")
-    assert found.returncode == 2 and found.stderr.startswith("error: 'trian' is no verb; did you mean train?\n")
+    assert found.returncode == 2 and found.stderr.startswith("error: 'trian' is no command; did you mean train?\n")
     assert all(f"nurec_lite.{verb}" in found.stderr for verb in VERBS)
 
 
