@@ -185,7 +185,9 @@ def wrong_type(key: str, value: Any, hint: Any) -> BoundError:
 
 def unknown_key(key: str, known: Collection[str]) -> BoundError:
     """Names the nearest known key."""
+    last = {one.rpartition(".")[2]: one for one in known}  # a key without its group, as in steps=3
     near = difflib.get_close_matches(key, known, 1)
+    near = near or [last[one] for one in difflib.get_close_matches(key.rpartition(".")[2], last, 1, cutoff=0.8)]
     return BoundError(f"key {in_words(key)} is unknown; {f'did you mean {near[0]}?' if near else 'leave it out'}")
 
 

@@ -93,7 +93,7 @@ def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "keys, sentence",
     [
-        ({"stepz": 3}, "'stepz' not in 'Config'"),
+        ({"stepz": 3}, "key 'stepz' is unknown; did you mean train.steps?"),
         ({"model": {"pionts": 3}}, "did you mean model.points?"),
         ({"steps": -1}, "train.steps is -1, but must lie between"),
         ({"model": {"points": [torch.ones(1)]}}, "model.points is a Tensor, but must be a number"),
