@@ -137,8 +137,8 @@ class TrainedScene:
             as the mean.
         pose: T_world_camera, [4, 4] or [B, 4, 4]; None: where the camera was at that time.
         time: of the middle of the exposure, a number or [B].
-        end_pose: the pose at the end of the readout; `pose` is then that at its start. None: the camera stands still.
-        seconds: that the readout takes; None: as long as that of the nearest captured image, and an instant for a camera of your own.
+        end_pose: the pose at the end of the readout; `pose` is then that at its start. None: a given `pose` stands still.
+        seconds: duration of the readout; None: that of the nearest captured image, of the file of `sensor`, or 0 for a new `Camera`.
         outputs: some of colour, depth, normals, opacity, classes; the others are None. Normals and classes take passes of their own.
         """
         _check_outputs(outputs)
@@ -164,8 +164,8 @@ class TrainedScene:
                and so does a result of `sensor`.
         pose: T_world_lidar, [4, 4] or [B, 4, 4]; None: where the lidar was at that time.
         time: of the middle of the revolution, a number or [B].
-        end_pose: the pose at the end of the revolution; `pose` is then that at its start. None: the lidar stands still.
-        seconds: that a revolution of a lidar of your own takes; None: 0.1 s.
+        end_pose: the pose at the end of the revolution; `pose` is then that at its start. None: a given `pose` stands still.
+        seconds: duration of a revolution of a lidar of your own; None: by `rate_hz` of the file of `sensor`, or 0.1 s.
         """
         run = self._run
         if not run.stages.renders_lidar:

@@ -23,7 +23,9 @@ _SEVERAL = ("-m", "--multirun")
 
 
 def announce(
-    words: Sequence[str],  # the command line: python -m nurec_lite.VERB KEY=VALUE ... or python -m nurec_lite VERB ...
+    words: Sequence[
+        str
+    ],  # the command line: python -m nurec_lite.COMMAND KEY=VALUE ... or python -m nurec_lite COMMAND ...
 ) -> None:
     line = first_line(words)
     if line is not None and prints():

@@ -116,7 +116,7 @@ def check_files(
 
 
 def with_budget(arguments: Sequence[str]) -> list[str]:
-    """Steps alone, or seconds alone, replace the budget that conf/VERB.yaml, a recipe or a checkpoint gives."""
+    """Steps alone, or seconds alone, replace the budget that conf/COMMAND.yaml, a recipe or a checkpoint gives."""
     budget = {key_of(argument): argument for argument in arguments if key_of(argument) in (_STEPS, _SECONDS)}
     if len(budget) != 1:
         return list(arguments)

@@ -53,7 +53,7 @@ class Tracks:
         self,
         numbers: Sequence[int],
     ) -> "Tracks":
-        """The named tracks alone, in this order."""
+        """The tracks of these numbers alone, in this order."""
         rows = [row for k in numbers for row in range(self.offsets[k], self.offsets[k + 1])]
         return replace(
             self,

@@ -37,7 +37,7 @@ class Scene:
         return torch.searchsorted(node, torch.arange(len(self.tracks) + 2, device=node.device))
 
     def parameters(self) -> dict[str, Tensor]:
-        """Every trained tensor by its name; the optimizer, the checkpoint and `with_parameters` use these names."""
+        """Every trained tensor by its name; the optimizer and the checkpoint use these names."""
         own = {name: getattr(self, name) for name in ("sky", "track_translations", "track_quaternions", "exposure")}
         learned = {} if self.calibration is None else self.calibration.parameters()
         return {name: getattr(self.gaussians, name) for name in Gaussians.trained()} | own | learned

@@ -48,7 +48,7 @@ class Projection:
 def project(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
-    room: int | None = None,  # entries of the lists that follow; not needed
+    capacity: int | None = None,  # entries of the lists that follow; not needed
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view."""
     gaussians = gaussians.whole()

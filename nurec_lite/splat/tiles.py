@@ -58,7 +58,7 @@ class PairList:
 def tile(
     projection: Projection,
     view: CameraView | LidarView,
-    room: int | None = None,  # entries that there may be; not needed: these lists are as long as they need
+    capacity: int | None = None,  # entries at most; not needed: these lists are as long as they need
 ) -> PairList:
     """Pair list of a camera's 4x4-pixel tiles or of a lidar's cells."""
     if isinstance(view, CameraView):

@@ -106,7 +106,7 @@ def _check_free(host: str, port: int) -> None:
 
 @contextmanager
 def _guarded(package: ModuleType, host: str) -> Iterator[None]:
-    """Block whose new servers ask `_refusal` before viser answers."""
+    """Block whose new servers ask `refusal` before viser answers."""
     from websockets.asyncio import server
 
     build = Path(package.__file__ or "").parent / "client" / "build"

@@ -108,7 +108,7 @@ class NoSync:
 
     def _again(self, stages: Stages, state: TrainState, steps: list[InFlightStep]) -> None:
         """Restores the state before the first of these steps, and runs them all again."""
-        log.info("step %d: its lists had not enough room; %d steps again", steps[0].step, len(steps))
+        log.info("step %d: its lists overflowed; %d steps are repeated", steps[0].step, len(steps))
         now = state.step, state.progress
         steps[0].before.restore(state)
         self._in_flight.clear()
