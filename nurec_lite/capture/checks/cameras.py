@@ -236,7 +236,7 @@ def _unclear(camera: Camera, views: list[View], said: Fit) -> Found:
         return Found(camera, Level.CERTAIN, said, sentence, remedy)
     if said.points == 0:
         return Found(camera, Level.UNKNOWN, said, "No lidar point falls into the images of {cameras}.")
-    textured = sum(float(view.ranks.std()) > FLAT for view in views) >= IMAGES
+    textured = sum(float(view.ranks.std(correction=0)) > FLAT for view in views) >= IMAGES
     clear = textured and pixel_degrees(camera) <= COARSE_PIXELS
     if clear and said.images >= IMAGES and said.points >= ENOUGH and said.contrast < NOWHERE:
         sentence = "Edges of the lidar agree nowhere with those of the images of {cameras} (contrast {said:.2f}, {points:.0f} points)."

@@ -274,6 +274,14 @@ def test_a_camera_that_no_lidar_sees_is_unknown() -> None:
     assert first.level is Level.UNKNOWN and first.sentence == "No lidar point falls into the images of camera_0."
 
 
+@pytest.mark.filterwarnings("error")
+def test_images_of_one_pixel_tell_nothing() -> None:
+    capture = street(*SMALL)
+    images = tuple(replace(f, load=lambda f=f: f.load()[:1, :1].contiguous()) for f in capture.images)
+    one = replace(capture, cameras=tuple(c.resized(1, 1) for c in capture.cameras), images=images)
+    assert doubts(one) == []
+
+
 def test_images_of_one_colour_tell_nothing() -> None:
     assert doubts(shown(lambda image: torch.full_like(image, 255))(street())) == []
 
