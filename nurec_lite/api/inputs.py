@@ -67,7 +67,7 @@ def batch_of(
 
 
 def seconds_from(given: Any, name: str) -> float | None:
-    """Raises ConfigError unless the value is a duration."""
+    """Returns seconds, None for None; ConfigError unless the value is a duration up to 1000 s."""
     return None if given is None else number_from(given, name, 0.0, 1000.0)
 
 
@@ -77,7 +77,7 @@ def number_from(
     low: float = -1e6,
     high: float = 1e6,
 ) -> float:
-    """Raises ConfigError unless all values are numbers within these limits."""
+    """Returns a number; ConfigError unless the value is one within these limits."""
     (number,) = vector_from(given, name, (), low, high)
     return number
 
@@ -102,7 +102,7 @@ def file_from(
     given: Any,
     name: str,  # of the argument
 ) -> Path:
-    """Raises ConfigError unless the value names a file or folder."""
+    """Returns the path of a file or folder; ConfigError unless the value is one."""
     if not isinstance(given, str | PathLike) or not isinstance(fspath(given), str):
         raise ConfigError(f"{name} is a {type(given).__name__}, but must be a path")
     if not fspath(given):

@@ -139,7 +139,7 @@ class Ahead:
         return value
 
     def _start(self) -> bool:
-        """Starts a process, unless the system has none left."""
+        """Starts a process; returns whether the system had one left."""
         try:
             self.members.append(_Process(self._work, self._answers, self._kind.parents))
         except (OSError, RuntimeError) as error:  # of a process, a pipe or a thread
@@ -167,7 +167,7 @@ class Ahead:
             min(self.members, key=lambda member: len(member.owes)).ask(n)
 
     def _take(self) -> bool:
-        """Takes in an answer, if one comes before long."""
+        """Takes in an answer; returns whether one came before long."""
         try:
             member, answer = self._answers.get(timeout=WAIT)
         except queue.Empty:

@@ -42,13 +42,12 @@ def read_bounded(path: Path, most: int, kind: str = "file of results") -> bytes:
 
 
 def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
-    """Raises OSError, or ValueError with the flaw."""
+    """Reads JSON; OSError, or ValueError with the flaw."""
     return parse_json(read_bounded(path, most))
 
 
 def parse_json(data: bytes) -> Any:
-    """Raises ValueError unless the text is JSON without a duplicate key, NaN, infinity, a number that no float holds, deep nesting or
-    too many parts."""
+    """Parses JSON; ValueError for a duplicate key, NaN, infinity, a number that no float holds, deep nesting or too many parts."""
     if len(data) > LARGEST_JSON or data.count(b"[") + data.count(b"{") > MOST_PARTS:
         raise ValueError("it is too large")
     try:

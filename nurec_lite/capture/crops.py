@@ -48,7 +48,7 @@ class Cut:
 
     @property
     def is_possible(self) -> bool:
-        """Lidars themselves see no farther than some distance."""
+        """Whether it may be a cut: lidars themselves see no farther than some distance."""
         return self.axis < 3 or self.sign > 0 or self.bound < FARTHEST
 
     @property

@@ -46,8 +46,8 @@ def one_job() -> Iterator[None]:
 
 
 def in_own_folder(config: Config) -> Config:
-    """Block that gives a job of several a folder of its own: of the sweep, or of the one `out` that was given for all of them, unless that
-    names it by an interpolation, such as ${hydra:job.num}."""
+    """The configuration of a job of several with a folder of its own: of the sweep, or of the one `out` that was given for all of them,
+    unless that names it by an interpolation, such as ${hydra:job.num}."""
     hydra = HydraConfig.get()
     if hydra.mode is RunMode.RUN:
         return config

@@ -77,7 +77,7 @@ def check_video() -> None:
 
 @contextmanager
 def _gif(path: Path, fps: float) -> Iterator[Add]:
-    """256 colours a picture and whole hundredths of a second; a picture equal to the one before prolongs it."""
+    """Block that writes a GIF: 256 colours a picture and whole hundredths of a second; a picture equal to the one before prolongs it."""
     images: list[Image.Image] = []
     with written(path) as file:
         yield lambda picture: images.append(_of_256_colours(picture))

@@ -52,7 +52,7 @@ class Pattern:
     azimuths: tuple[float, float] = WHOLE  # radians
 
     def __call__(self) -> Sweep:
-        """Raises ConfigError for a lidar without rows and columns and without known rays."""
+        """Returns the rays; ConfigError for a lidar without rows and columns and without known rays."""
         return self._spun() if self.lidar.spins else self._of_table()
 
     def _of_table(self) -> Sweep:

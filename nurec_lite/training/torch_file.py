@@ -174,7 +174,7 @@ class _Reader:
 
 
 def _dense(size: Sequence[int], stride: Iterable[int]) -> bool:
-    """Every element has a place of its own, with none between, in any order of the dimensions. No element fills no place."""
+    """Whether every element has a place of its own, with none between, in any order of the dimensions. No element fills no place."""
     if 0 in size:
         return True
     places = 1

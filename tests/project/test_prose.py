@@ -130,3 +130,33 @@ def test_docstrings_say_what_is_returned(folder: str) -> None:
     first = FIRST_OF_PACKAGE if folder == "nurec_lite" else FIRST
     found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in headless(path.read_text(), first)]
     assert files and found == []
+
+
+def unfit(source: str) -> list[str]:
+    """Functions whose docstring begins as if they gave something else, with their lines."""
+    nodes = [node for node in documented(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.returns]
+    known = [(node, text.split()[0].strip(",.:;"), text) for node in nodes if (text := ast.get_docstring(node))]
+    return [f"{node.lineno}: {text.splitlines()[0]}" for node, first, text in known if not _fits(node, first, text)]
+
+
+def _fits(node: ast.FunctionDef, first: str, text: str) -> bool:
+    given = ast.unparse(node.returns) if node.returns else ""
+    if first == "Whether" or given == "bool":
+        return (
+            re.search("bool|Tensor", given) is not None
+            and re.search("(?i)whether|^Returns|^Compares", text) is not None
+        )
+    kinds = {"Yields": "Iterator|Generator", "Block": "Iterator|ContextManager", "Raises": "None|NoReturn"}
+    return re.search(kinds.get(first, ""), given) is not None
+
+
+def test_a_docstring_of_another_result_is_found() -> None:
+    heads = ["f() -> int:", "g() -> bool:", "h() -> Iterator[int]:", "i() -> int:"]
+    texts = ["Whether it is.", "Whether it is.", "Yields it.", "Raises it."]
+    source = "".join(f'def {head}\n    """{text}"""\n' for head, text in zip(heads, texts, strict=True))
+    assert unfit(source) == ["1: Whether it is.", "7: Raises it."]
+
+
+def test_docstrings_of_the_package_fit_what_is_returned() -> None:
+    files = sorted((ROOT / "nurec_lite").rglob("*.py"))
+    assert [f"{path.relative_to(ROOT)}:{line}" for path in files for line in unfit(path.read_text())] == []

@@ -90,7 +90,7 @@ class Store:
         self._frames: Begun[Frame, Any] | Window[Frame, Any] = self.window or self._begun(frames_from(plan, first))
 
     def _begun(self, frames: list[Frame]) -> Begun[Frame, Any]:
-        """Yields frames in their order: processes decode where a GPU needs many pixels, else threads."""
+        """Begins all frames in their order: processes decode where a GPU needs many pixels, else threads."""
         sizes = [frame_bytes(self._plan, frame) for frame in frames]
         if self._decode is not by_host or not decode_apart(self.device, sizes):
             return Begun(self._load, frames)

@@ -11,8 +11,8 @@ Gain, code before and after, limits: docs/options/batch.md.
 One launch: on a GPU, with warp_cull, fused_interp and collect_once, images of one size and sweeps of one lidar go through one projection,
 one sort and one launch a stage (kernels/raster_warps/views/train.h). With fused_project one epilogue differentiates their Gaussians with
 those of all other views; without it each view has its own. Numbers are those of one view after another up to rounding, and to the order
-of sums. Other views are rendered one by one, and the log says so: an image with a size of its own, views whose poses need gradients of
-rays, all views without these options or on a CPU, and all with one_launch=false.
+of sums. Other views are rendered one by one: an image with a size of its own, all views on a CPU or with one_launch=false, and, for
+a reason that the log gives, views without these options or with poses that need gradients of rays.
 Limits: a step's memory grows with its images; in one launch also the temporary memory of a view's lists, 150 bytes a Gaussian and
 view. The capacity of lists belongs to a sensor, as without it, and all views of a launch share it. Steps count as before: train.steps,
 density.every and the noise of a step count steps, and each step sees more images. The rule assumes independent gradients;

@@ -89,7 +89,7 @@ class NoSync:
         return result
 
     def _note(self, result: StepResult) -> None:
-        """Lists without a capacity report their length at once."""
+        """Learns the lengths of lists without a capacity, which are known at once."""
         for listed in result.lists:
             if listed.needed is None:
                 self.capacities.learn(listed.kind, listed.capacity)

@@ -68,7 +68,7 @@ def check_version(
     name: str,  # nsys or ncu
     path: Path,
 ) -> tuple[int, ...]:  # the version
-    """Raises ProfileError if the program is too old for this package."""
+    """Returns the version of a program; ProfileError if it is too old for this package."""
     version = tool_version(path)
     if version < OLDEST[name]:
         raise ProfileError(
