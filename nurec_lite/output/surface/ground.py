@@ -21,6 +21,7 @@ GAP = 3  # squares: wider gaps stay
 SMOOTHING = 0.7  # squares, standard deviation
 SHARE = 0.05  # of the squares near the path that a connected piece holds, to be ground
 MOST_SQUARES = 50_000_000
+NONE = "formats=ground found no face under the path; train longer, or leave ground out"
 
 
 def ground_of(
@@ -42,11 +43,14 @@ def ground_of(
     near = _distances(path, low, shape, cell)
     known = _connected(heights, near <= NEAR_PATH, cell)
     if not known.any():
-        raise ConfigError("formats=ground found no face under the path; train longer, or leave ground out")
+        raise ConfigError(NONE)
     whole = (
         ndimage.binary_closing(np.pad(known, GAP), np.ones((GAP, GAP)))[GAP:-GAP, GAP:-GAP] | known | (near <= STRIP)
     )
-    return _grid(_filled(heights, known), whole, low, cell)
+    ground = _grid(_filled(heights, known), whole, low, cell)
+    if not len(ground.triangles):
+        raise ConfigError(NONE)
+    return ground
 
 
 def _upward(surface: Mesh) -> np.ndarray:
@@ -101,7 +105,7 @@ def _filled(heights: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _grid(heights: np.ndarray, whole: np.ndarray, low: np.ndarray, cell: float) -> Mesh:
-    """Vertices in the middles of squares, two triangles between each four."""
+    """Vertices in the middles of squares, two triangles between each four; a square without any has no vertex."""
     x, y = np.nonzero(whole)
     number = np.full(whole.shape, -1)
     number[x, y] = np.arange(len(x))
@@ -110,4 +114,5 @@ def _grid(heights: np.ndarray, whole: np.ndarray, low: np.ndarray, cell: float) 
     a, b, c, d = number[:-1, :-1], number[1:, :-1], number[1:, 1:], number[:-1, 1:]
     full = (a >= 0) & (b >= 0) & (c >= 0) & (d >= 0)
     quads = np.stack([corner[full] for corner in (a, b, c, d)], axis=1)
-    return Mesh(vertices, np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]]).astype(np.int32))
+    used, index = np.unique(np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]]), return_inverse=True)
+    return Mesh(vertices[used], index.reshape(-1, 3).astype(np.int32))
