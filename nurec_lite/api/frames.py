@@ -86,9 +86,9 @@ class Frames:
     def sweeps(
         self,
         lidar: Lidar | NovelSensor,
-        start: Tensor | None,
+        start: Tensor | None,  # [B, 4, 4] T_world_sensor; None: on the path
         end: Tensor | None,
-        times: Tensor,
+        times: Tensor,  # [B] seconds
         seconds: float | None,  # of a revolution, of a lidar of the caller's own
     ) -> Iterable[SweepFrame]:
         """A frame of each time: the rays of the nearest sweep, or those of the lidar's own pattern."""

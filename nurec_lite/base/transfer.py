@@ -73,7 +73,7 @@ class HostFuture:
 
 
 def locked(like: Tensor) -> Tensor:
-    """Memory of the host for as many numbers, where work of the tensor's device can write."""
+    """Memory of the host, of the tensor's shape and type, where work of the tensor's device can write."""
     return torch.empty_like(like, device="cpu", pin_memory=like.is_cuda)
 
 

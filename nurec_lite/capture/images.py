@@ -81,7 +81,7 @@ def _checked(image: Encoded) -> Picture:
 
 def as_image(
     value: object,  # the result of a user's loader: a tensor, or an array of numpy
-) -> Tensor:
+) -> Tensor:  # of the same shape and type
     return value if isinstance(value, Tensor) else torch.as_tensor(np.require(value, requirements=("C", "W")))
 
 

@@ -44,7 +44,7 @@ def sweep_look(sweep: Sweep) -> Tensor:  # [7] float64: returns, rays, mean rang
 
 
 def look_of(frame: ImageFrame | SweepFrame, value: Tensor | Sweep) -> Tensor:
-    """The look of a frame that is decoded."""
+    """The look of a decoded frame, as `image_look` or `sweep_look` makes it."""
     if isinstance(frame, SweepFrame):
         assert isinstance(value, Sweep)
         return sweep_look(value)

@@ -229,7 +229,7 @@ class _Mean:
         self._totals: list[Tensor] = []
         self._count = 0
 
-    def add(self, values: Tensor) -> None:
+    def add(self, values: Tensor) -> None:  # [n]
         self._totals.append(values.sum(dtype=torch.float64))
         self._count += len(values)
 

@@ -55,7 +55,8 @@ class Blended:
 
 
 def render_views(scene: SceneArrays, nodes: NodeRotations, launch: Launch, grad_slots: Sequence[Tensor]) -> Blended:
-    """Blends all views of a launch. Gradients go into the grad slots, one a view; those of colours to harmonics and placements."""
+    """Blends all views of a launch. Gradients go into the grad slots [grad_accum_floats(N)], one a view; those of colours to harmonics
+    and placements."""
     if launch.rank1_sh is not None and launch.size:
         for _ in grad_slots:
             launch.rank1_sh.use(scene.sh0, scene.sh_rest)

@@ -167,7 +167,7 @@ def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] 
 
 
 def joined(tensors: Sequence[Tensor]) -> Tensor:
-    """Concatenates tensors; one alone is not copied."""
+    """Concatenates tensors [n, ...]; one alone is not copied."""
     return tensors[0].contiguous() if len(tensors) == 1 else torch.cat(list(tensors))
 
 

@@ -79,7 +79,7 @@ def has_unused_slot(gaussians: AnyGaussians) -> TypeGuard[DeferredGaussians]:
 
 
 def grad_slot_of(gaussians: SplitGaussians, view: CameraView | LidarView) -> Tensor:
-    """Returns the grad slot of the Gaussians, or one with gradients for this view alone."""
+    """Returns the grad slot [grad_accum_floats(N)] of the Gaussians, or one with gradients for this view alone."""
     if has_unused_slot(gaussians):
         return gaussians.grad_slot.claim()
     posed: AnyGaussians = gaussians

@@ -114,7 +114,7 @@ class DeferredShGrad:
 
 
 def stacked(tensors: Sequence[Tensor]) -> Tensor:
-    """Stacks tensors of one shape; one alone is not copied."""
+    """Stacks V tensors [...] to [V, ...]; one alone is not copied."""
     return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
 
 

@@ -35,7 +35,7 @@ def closest_distances(
     return closest_by_blocks(queries, points)
 
 
-def closest_by_blocks(queries: Tensor, points: Tensor) -> Tensor:
+def closest_by_blocks(queries: Tensor, points: Tensor) -> Tensor:  # [q, 3], [n, 3] -> [q]
     low, extent = _frame(queries, points)
     asking, known = (_blocks(xyz, low, extent) for xyz in (queries, points))
     boxes = known.amin(1), known.amax(1)

@@ -168,5 +168,5 @@ def seen(
 
 def log_odds(
     p: Tensor,  # [...] probability
-) -> Tensor:
+) -> Tensor:  # [...] finite at 0 and 1, too
     return torch.logit(p, eps=1e-6)

@@ -27,7 +27,7 @@ class RayRows:
     features: Tensor  # [N, 2]
 
     def of(self, features: Tensor) -> Tensor | None:
-        """Returns the rows; None: they were made with other features."""
+        """Returns the rows [N, 16]; None: they were made with other features."""
         return self.rows if features is self.features else None
 
 
@@ -44,7 +44,7 @@ class PairList:
     read: RayRows | None = None  # where they were made on the way
 
     def rows_with(self, features: Tensor) -> Tensor | None:
-        """Returns packed rows of the Gaussians with these features; None: no earlier stage made them."""
+        """Returns packed rows [N, 16] of the Gaussians with these features [N, 2]; None: no earlier stage made them."""
         return None if self.read is None else self.read.of(features)
 
     def part(self, start: int, stop: int) -> "PairList":

@@ -22,7 +22,7 @@ class Posed(Protocol):
     """Fields of a view that kernels read: nurec_lite.splat.views.View has them, and imports this."""
 
     @property
-    def T_world_sensor_start(self) -> Tensor: ...  # noqa: N802 as the field is called
+    def T_world_sensor_start(self) -> Tensor: ...  # [4, 4]  # noqa: N802 as the field is called
     @property
     def T_world_sensor_end(self) -> Tensor: ...  # noqa: N802
     @property

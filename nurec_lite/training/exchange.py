@@ -56,7 +56,7 @@ class Message:
         self._gradients = [piece[: p.numel()].view(p.shape) for piece, p in zip(pieces, self.parameters, strict=False)]
 
     def send(self, failed: Tensor | None) -> None:
-        """Sends all, those that were not copied yet, too."""
+        """Sends all gradients, even those that were not copied yet, and `failed` []."""
         for k in range(len(self.parameters)):
             if k not in self._copied:
                 self.copy(k)
@@ -169,7 +169,7 @@ class Exchange:
     def gather(
         self, state: TrainState, own: Rank1ShGrad, failed: Tensor | None
     ) -> tuple[Rank1ShGrad, Tensor | None]:  # of all ranks, and whether the step of any failed
-        """The gradient of harmonics over the views of all ranks."""
+        """The gradient of harmonics over the views of all ranks; `failed` is [], not 0 after a failed step."""
         views, n, _ = own.directions.shape
         numbers = 3 * n
         message = own.directions.new_empty(views, 2 * numbers + ALIGNED)

@@ -51,7 +51,8 @@ def backward(
     terms: dict[str, Tensor],  # scalars, by the names of LossWeights
     weights: LossWeights,
 ) -> None:
-    """Gradients of the weighted sum of all terms. Terms are not added up, so that each begins as soon as it is there, on its own stream."""
+    """Adds the gradients of the weighted sum of all terms to the parameters. Terms are not added up, so that each begins as soon as it is
+    there, on its own stream."""
     learned = {name: term for name, term in terms.items() if term.requires_grad}
     if learned:
         first = next(iter(learned.values()))

@@ -159,7 +159,8 @@ def restore_moments(optimizer: torch.optim.Adam, stored: dict[str, Any]) -> None
 
 
 def restore_generator(path: Path, generator: torch.Generator, stored: Tensor) -> None:
-    """A processor's generator is none of a GPU: one begins anew then, as the run could not go on bit by bit in any case."""
+    """Sets a generator to its state in a checkpoint. The state of a processor's generator does not fit one of a GPU, nor the other way:
+    the generator then begins anew, since the run could not go on bit by bit in any case."""
     if len(stored) != len(generator.get_state()):
         log.info("%s was made on another kind of device; random numbers begin anew", path)
         return

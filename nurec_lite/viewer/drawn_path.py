@@ -26,7 +26,7 @@ class DrawnPath:
     def __init__(self) -> None:
         self.keys: list[Key] = []
 
-    def add(self, T_world_cam: Tensor, time: float) -> None:
+    def add(self, T_world_cam: Tensor, time: float) -> None:  # [4, 4], seconds
         self.keys.append(Key(0.0, time, T_world_cam.clone()))
 
     def remove_last(self) -> None:

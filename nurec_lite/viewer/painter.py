@@ -203,7 +203,7 @@ def _thinned(depth: Tensor) -> np.ndarray:
 def beside(
     image: np.ndarray, colour: Tensor, photo: np.ndarray, request: Request, wish: FrameView
 ) -> tuple[list[np.ndarray], str]:
-    """Panels of render, photo and error, and a line about them."""
+    """Panels [h, w, 3] of render, photo and error, and a line about them; `colour` and `photo` are [H, W, 3]."""
     rendered, truth = as_unit(colour.cpu()), as_unit(torch.from_numpy(photo))
     error = ERRORS.paint((rendered - truth).abs().mean(-1).numpy())
     decibel = psnr(rendered, truth)
@@ -232,7 +232,7 @@ def scaled(camera: Camera, height: int) -> Camera:
 
 
 def resized(picture: np.ndarray, width: int, height: int) -> np.ndarray:
-    """The mean colour of each new pixel's area."""
+    """Returns [height, width, 3]: the mean colour of each new pixel's area."""
     if picture.shape[:2] == (height, width):
         return picture
     return np.array(Image.fromarray(picture).resize((width, height), Image.Resampling.BOX))

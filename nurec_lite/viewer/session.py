@@ -37,7 +37,7 @@ class Screen(Protocol):
     def show(self, painted: Painted, quality: int) -> None: ...
 
     def look(self, T_world_cam: Tensor, fov: float) -> None:
-        """Takes the browser's camera to a place."""
+        """Takes the browser's camera to a pose [4, 4], with a vertical field of view in radians."""
 
     def at(self, time: float) -> None:
         """Shows another moment."""
@@ -76,7 +76,7 @@ class Session:
 
     # ---- changes
 
-    def moved(self, T_world_cam: Tensor, fov: float, aspect: float, rows: int) -> None:
+    def moved(self, T_world_cam: Tensor, fov: float, aspect: float, rows: int) -> None:  # [4, 4], radians
         """Notes a move of the browser's camera. A frame's own view ends when a user moves on from it."""
         with self._lock:
             frame = self.request.frame

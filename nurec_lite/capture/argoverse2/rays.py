@@ -69,7 +69,7 @@ class SweepFile:
     stamp: float  # seconds
     trajectory: Trajectory
 
-    def points(self, name: str, T_rig_lidar: Tensor) -> Points:
+    def points(self, name: str, T_rig_lidar: Tensor) -> Points:  # [4, 4] mounting
         table = read_feather(self.path, COLUMNS, empty=True)
         own = np.isin(table["laser_number"], LASERS[name])
         offsets = torch.from_numpy(table["offset_ns"][own] * 1e-9)

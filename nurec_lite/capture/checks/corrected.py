@@ -37,7 +37,7 @@ def with_poses(
 
 
 def with_mounting(lidar: str, change: Callable[[Tensor], Tensor]) -> Correction:
-    """Returns a correction that changes T_rig_lidar."""
+    """Returns a correction that changes T_rig_lidar [4, 4]."""
 
     def correct(capture: Capture) -> Capture:
         lidars = (replace(s, T_rig_lidar=change(s.T_rig_lidar)) if s.name == lidar else s for s in capture.lidars)

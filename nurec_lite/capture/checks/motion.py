@@ -48,8 +48,8 @@ class Motion:
         held = fit.upright >= FEWEST and fit.shares >= SHARE and float(fit.sigma[1]) < BLURRED
         return held and not (stands and self.shares(self.posed) > SEEMS)
 
-    def shares(self, T: Tensor) -> float:
-        """The part of the upright points that lie on the other sweep under a motion, of those that do under the one that was measured."""
+    def shares(self, T: Tensor) -> float:  # [4, 4]
+        """The upright points that lie on the other sweep under a motion, as a part of those that do under the measured one."""
         best, _, upright = self.pair.errors(self.fit.T_a_b)
         near = max(0.1, 3 * self.fit.error)
         lie = upright & (best < near)

@@ -56,8 +56,8 @@ class Rings:
         """Degrees between two beams."""
         return float(self.said.sort().values.diff().median()) if len(self.said) > 1 else 0.0
 
-    def off(self, seen: Tensor, said: Tensor) -> float:
-        """Median error of rings against a table, in degrees."""
+    def off(self, seen: Tensor, said: Tensor) -> float:  # [B] each
+        """Median difference of two tables of elevations, in degrees; rings that are NaN do not count."""
         apart = (seen - said).abs()
         return float(apart[~apart.isnan()].median()) if bool((~apart.isnan()).any()) else 0.0
 

@@ -116,7 +116,7 @@ class Pair:
     a: Surface
     b: Tensor  # [*, 3] metres
 
-    def to(self, other: Tensor) -> "Pair":
+    def to(self, other: Tensor) -> "Pair":  # [*, 3] metres
         """The first sweep and another one."""
         return Pair(self.a, other)
 
@@ -137,7 +137,7 @@ class Pair:
         j = torch.from_numpy(indices).clamp(max=len(points) - 1)
         return moved, points[j], normals[j], torch.from_numpy(distances).isfinite()
 
-    def aligned(self, guess: Tensor, reach: float = FIRST_REACH) -> Fit:
+    def aligned(self, guess: Tensor, reach: float = FIRST_REACH) -> Fit:  # [4, 4], metres
         """The best motion near a guess."""
         T = guess
         for k in range(ROUNDS):
@@ -184,8 +184,8 @@ class Pair:
         shares = float((r < max(0.1, 3 * scale)).double().mean()) if len(r) else 0.0
         return Fit(T, float(r.median()) if len(r) else MISS, shares, sigma, _across(n))
 
-    def moved_apart(self, T: Tensor, other: Tensor) -> float:
-        """Metres between the places of the second sweep's points under two motions, the median."""
+    def moved_apart(self, T: Tensor, other: Tensor) -> float:  # [4, 4] each
+        """Median distance in metres between the places of the second sweep's points under two motions."""
         return float((transform(T, self._source) - transform(other, self._source)).norm(dim=1).median())
 
 

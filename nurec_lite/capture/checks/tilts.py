@@ -35,7 +35,7 @@ def degrees_of(R: Tensor) -> float:  # [3, 3]
     return math.degrees(float(quat_to_rotvec(matrix_to_quat(R)).norm()))
 
 
-def words_of(R: Tensor) -> str:
+def words_of(R: Tensor) -> str:  # [3, 3]
     """A turn in the rig's axes in words, such as `5.0° to the left`."""
     vector = torch.rad2deg(quat_to_rotvec(matrix_to_quat(R)))
     axis = int(vector.abs().argmax())

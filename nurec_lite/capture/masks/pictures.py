@@ -86,5 +86,5 @@ def encode_mask(
         return file.getvalue()
 
 
-def mask_picture(mask: Tensor) -> Image.Image:  # white where pixels are left out
+def mask_picture(mask: Tensor) -> Image.Image:  # [H, W] bool -> white where pixels are left out
     return Image.fromarray(mask.numpy())

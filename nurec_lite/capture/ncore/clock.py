@@ -45,8 +45,8 @@ def clock_of(capture: Capture) -> Clock:
     return Clock(zero, math.floor(first * 1e6) + zero, math.ceil(last * 1e6) + zero)
 
 
-def ends_of(capture: Capture, frame: Frame) -> tuple[float, float, Tensor, Tensor]:
-    """Returns the times and poses at both ends of a frame. A global shutter sees in the middle, and has one time in NCore."""
+def ends_of(capture: Capture, frame: Frame) -> tuple[float, float, Tensor, Tensor]:  # seconds, [4, 4] T_world_rig
+    """Returns the times and poses at both ends of a frame.  A global shutter sees in the middle, and has one time in NCore."""
     still = any(c.name == frame.sensor and c.shutter == "global" for c in capture.cameras)
     if not still:
         return frame.time_start, frame.time_end, frame.T_world_rig_start, frame.T_world_rig_end

@@ -32,7 +32,7 @@ def stamp(known: dict[str, Any], key: str, where: str) -> int:  # microseconds
 
 
 def numbers(known: dict[str, Any], key: str, shape: tuple[int, ...], where: str) -> Tensor:
-    """Returns numbers as float64; -1 in `shape` stands for any length."""
+    """Returns numbers of this shape as float64; -1 in `shape` stands for any length. CaptureError if they are no such numbers."""
     try:
         values = np.array(known.get(key), dtype=object)
         plain = values.ndim == len(shape) and all(type(v) in (int, float) for v in values.flat)

@@ -88,5 +88,5 @@ def found_pattern(
     return replace(pattern, scan=replace(pattern.scan, clockwise=clockwise, start=start))
 
 
-def lidar_of(pattern: Pattern, T_rig_lidar: Tensor, name: str) -> Lidar:
+def lidar_of(pattern: Pattern, T_rig_lidar: Tensor, name: str) -> Lidar:  # [4, 4]
     return sensor_of(pattern, name, T_rig_lidar, LEAST_RANGE)

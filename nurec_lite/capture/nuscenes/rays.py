@@ -70,7 +70,7 @@ class SweepLoad:
         return mark_of_file(self.file.path, thorough)
 
 
-def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points:
+def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points:  # [4, 4]
     data = read_bytes(file.path, REMEDY)
     if len(data) % (4 * RECORD):
         raise CaptureError(f"{file.path} has {len(data)} bytes, no multiple of a point's {4 * RECORD}; {REMEDY}")

@@ -37,7 +37,7 @@ class Cloud:
         first, last = (float(t) for t in self.times.aminmax()) if len(self.times) else (self.time, self.time)
         return torch.linspace(first, last, KEYS, dtype=torch.float64)
 
-    def select(self, rows: Tensor) -> "Cloud":
+    def select(self, rows: Tensor) -> "Cloud":  # [n] int64, or bool of all points
         return replace(self, points=self.points[rows], times=self.times[rows])
 
     def moved(self, poses: Poses) -> Tensor:  # [n, 3]

@@ -171,7 +171,7 @@ def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
             yield name, future.result()
 
 
-def encoded_image(image: Tensor, image_format: str, quality: int) -> bytes:
+def encoded_image(image: Tensor, image_format: str, quality: int) -> bytes:  # [H, W, 3] uint8
     import imageio.v3 as imageio  # here, because a training run reads packs and writes none
 
     jpeg = {"quality": quality, "subsampling": 0}

@@ -138,5 +138,5 @@ def sweep_frames(
     return [SweepFrame(LIDAR, *row) for row in rows]
 
 
-def lidar_of(elevations: Tensor) -> Lidar:
+def lidar_of(elevations: Tensor) -> Lidar:  # [B] radians
     return Lidar(LIDAR, torch.eye(4, dtype=torch.float64), elevations, FARTHEST, STEPS)

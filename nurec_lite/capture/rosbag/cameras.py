@@ -59,7 +59,7 @@ def lens_of(known: Intrinsics, where: str) -> Intrinsics:
     return replace(known, distortion=D)
 
 
-def camera_of(entry: CameraEntry, lens: Intrinsics, T_rig_frame: Tensor) -> Camera:
+def camera_of(entry: CameraEntry, lens: Intrinsics, T_rig_frame: Tensor) -> Camera:  # [4, 4]
     return Camera(
         entry.name, lens.width, lens.height, lens.fx, lens.fy, lens.cx + HALF, lens.cy + HALF,
         T_rig_cam=optical(entry, T_rig_frame), distortion=lens.distortion, shutter=entry.shutter,

@@ -198,7 +198,7 @@ def _turning(scan: Scan, angles: list[Tensor]) -> Scan:
 def spin_of(
     azimuths: list[Tensor], times: list[Tensor], scan: Scan
 ) -> tuple[bool, float]:  # clockwise, and the azimuth in radians where a sweep begins
-    """The turn of the lidar by the times of the points."""
+    """The turn of the lidar by the azimuths [n] in radians and the times [n] in seconds of the points of some sweeps."""
     steps, first = [], []
     for azimuth, time in zip(azimuths, times, strict=True):
         ordered = azimuth[torch.argsort(time, stable=True)]
@@ -243,5 +243,5 @@ def find_clock(
     ]
 
 
-def period_of(stamps: Tensor) -> float:  # seconds between sweeps
+def period_of(stamps: Tensor) -> float:  # [n] seconds -> seconds between sweeps
     return max(float(stamps.diff().median()), _LEAST) if len(stamps) > 1 else _PERIOD

@@ -104,7 +104,7 @@ class Moving:
         return Rays(self.position[slots], rotated, slots, self.owner_rotations, self.owner_positions)
 
     def tables(self, dtype: torch.dtype) -> list[Tensor]:
-        """The `motion` of the kernels."""
+        """The `motion` of the kernels: rotation and position of the sensor, rotations and positions of the owners."""
         owners = self.owner_rotations.to(dtype).contiguous(), self.owner_positions.to(dtype).contiguous()
         return [self.rotation.contiguous(), self.position.contiguous(), *owners]
 
@@ -140,7 +140,7 @@ def pixel_rays(
     return unproject(camera, torch.stack([u, v], dim=-1)).flatten(1, 3)
 
 
-def pixel_lines(camera: Camera, rows: Tensor, columns: Tensor) -> Tensor:
+def pixel_lines(camera: Camera, rows: Tensor, columns: Tensor) -> Tensor:  # [...] each
     """Row of each pixel, or its column if the shutter runs sideways: pixels of one line are read at the same time."""
     return columns if camera.shutter in SIDEWAYS else rows
 

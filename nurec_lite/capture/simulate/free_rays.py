@@ -23,7 +23,7 @@ def rays_of(config: SimulationConfig, index: int) -> RayTable:
     return rosette(count, math.radians(config.field_deg), (first, -second), begun)
 
 
-def lidar_of(config: SimulationConfig, T_rig_lidar: Tensor) -> Lidar:
+def lidar_of(config: SimulationConfig, T_rig_lidar: Tensor) -> Lidar:  # [4, 4]
     table = rays_of(config, 0)
     known = None if config.pattern == "wandering" else table
     return free_lidar("lidar", T_rig_lidar, table.directions, config.max_range, known)

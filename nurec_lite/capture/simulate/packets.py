@@ -54,7 +54,7 @@ class Beam:
     high: Tensor  # [S, 3]
 
     @staticmethod
-    def around(origins: Tensor, directions: Tensor) -> "Beam":
+    def around(origins: Tensor, directions: Tensor) -> "Beam":  # [S, r, 3] each
         axis = F.normalize(directions.mean(1), dim=-1)
         side = F.normalize(torch.linalg.cross(axis, axis.roll(1, dims=-1)), dim=-1)
         basis = torch.stack([side, torch.linalg.cross(axis, side), axis], dim=-1)
@@ -85,7 +85,7 @@ class RayPackets:
         return RayPackets(kind.around(origins, directions), whole, count)
 
     def pairs(self, spheres: Spheres) -> tuple[Tensor, Tensor]:
-        """Returns packet and sphere of each pair that may hit, sorted by packet and then by sphere."""
+        """Returns packet [n] and sphere [n] of each pair that may hit, sorted by packet and then by sphere."""
         n, device = len(spheres.reach), spheres.reach.device
         group = torch.arange(-(-self.count // _GROUP_SIZE), device=device)
         some, which = (

@@ -49,7 +49,7 @@ class _Filters:
 
 
 def follow(groups: Groups, period: float) -> list[NDArray[np.int64]]:
-    """The groups of each object, in order of time."""
+    """The numbers of the groups of each object, in order of time."""
     if len(groups) == 0:
         return []
     noise = NOISE + NOISE_SIZE * np.linalg.norm(groups.high - groups.low, axis=1)

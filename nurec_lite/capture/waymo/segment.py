@@ -47,11 +47,13 @@ class Segment:
     def has(self, component: str) -> bool:
         return self.file(component).is_file()
 
-    def seconds(self, micros: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(
+        self, micros: NDArray[np.int64]
+    ) -> NDArray[np.float64]:  # [n] of the set's clock -> [n] of the capture's
         return np.asarray((micros - self.start) * 1e-6)
 
     def number(self, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of frames among those of the segment."""
+        """Places [n] of frames among those of the segment, by their stamps [n] in microseconds."""
         return np.asarray(np.searchsorted(self.stamps, stamps))
 
 

@@ -34,7 +34,7 @@ class FootprintArgs(NamedTuple):
     translations: Tensor  # [F, K, 3]
 
 
-def footprints(scene: Scene, capture: Capture, images: Sequence[int]) -> Tensor:
+def footprints(scene: Scene, capture: Capture, images: Sequence[int]) -> Tensor:  # [N] square pixels
     """Finds footprints, as nurec_lite.scene.footprint.footprints does, with all images in one kernel."""
     return footprint.footprints(scene, capture, images, _pixels_a_metre)
 

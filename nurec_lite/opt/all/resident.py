@@ -205,7 +205,7 @@ def one_by_one(pieces: Sequence[Sequence[Tensor]]) -> list[Tensor]:
 
 
 def at_once(pieces: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """Joins pieces in one launch; `nurec_lite.native.ops.load` comes before."""
+    """Joins the pieces [n, ...] of each tensor, all in one launch; `nurec_lite.native.ops.load` comes before."""
     lengths = [len(t) for t in pieces[0]]
     joined = [of_one[0].new_empty(sum(lengths), *of_one[0].shape[1:]) for of_one in pieces]
     multi_tensor_copy(

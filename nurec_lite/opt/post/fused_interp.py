@@ -103,7 +103,7 @@ class FusedCollect:
         each = [Moved(*values) for values in zip(*(v.unbind(0) for v in moved), strict=True)]
         return self.split_views(scene, Posed(means, quats, each), times, local, by_lidar)
 
-    def moving(self, scene: Scene, times: Tensor) -> Moving:
+    def moving(self, scene: Scene, times: Tensor) -> Moving:  # [Q] float64, seconds
         """The Gaussians that move, and their tracks."""
         self._remember(scene)
         keys = self._identity_track(scene).keys, scene.tracks.times, scene.track_translations, scene.track_quaternions
