@@ -34,7 +34,7 @@ class Between:
     below: bool = False  # high itself is too much
 
     def holds(self, value: Any) -> bool:
-        number = type(value) in (int, float) and self.low <= value <= self.high  # which NaN is not
+        number = type(value) in (int, float) and self.low <= value <= self.high  # NaN fails as well
         return number and not (self.above and value == self.low) and not (self.below and value == self.high)
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ UNLIMITED = (-1, -1)  # the host waits for the true number of entries
 MAX_SPLIT_TILES = (
     20_000  # warp tiles; with fewer a launch would wait for its longest lists, so these are cut into segments
 )
-SEGMENT_ENTRIES = 384  # of one (docs/story-3-past-the-post.md)
+SEGMENT_ENTRIES = 384  # of one, as conf/opt/balanced_tiles.yaml has it
 
 
 class BatchedRenderer:

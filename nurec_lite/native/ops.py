@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators torch.ops.nurec_lite.*: loads the compiled kernels and registers their gradients.
 
-`load()` comes before the first use; nurec_lite/native/stages.py, which calls the operators, does so.
+`load()` comes before the first use; nurec_lite/native/bind.py calls it before it gives out the stages.
 
 Wrong arguments raise ValueError or TypeError: shapes, dtypes and devices always; NaN, infinity and numbers out of range on the CPU
 always, on CUDA only with NUREC_LITE_CHECK=1 in the environment, since every such check waits for the device.
@@ -48,7 +48,7 @@ OPERATORS = (
     sh_colour,
     slice_grid,
     view_colour,
-)  # with gradients
+)  # with gradients, or with an error that names the function that has them
 
 
 @lru_cache(maxsize=1)

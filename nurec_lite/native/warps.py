@@ -86,7 +86,7 @@ def lists_of(view: CameraView | LidarView) -> int:
     return LISTS * (len(view.directions) // WARP + -(-len(view.lidar.elevations) // BEAMS) + 1)
 
 
-def _in_clusters(pixels: int, side: int, device: torch.device) -> Tensor:
+def _in_super_tiles(pixels: int, side: int, device: torch.device) -> Tensor:
     n = -(-pixels // (SIDE * side))
     return torch.arange(n * SIDE * side, device=device).view(n, SIDE, side)
 
@@ -95,7 +95,9 @@ def _in_clusters(pixels: int, side: int, device: torch.device) -> Tensor:
 def patches(width: int, height: int, device: torch.device) -> Tensor:
     """[A, 32] pixels of each patch, row by row in super-tiles of 4x4 patches, these row by row, too; -1 beyond the image's edges. Made once
     and kept: nothing may be written into it."""
-    x, y = (_in_clusters(n, side, device) for n, side in ((width, WIDTH), (height, HEIGHT)))  # [clusters, SIDE, pixels]
+    x, y = (
+        _in_super_tiles(n, side, device) for n, side in ((width, WIDTH), (height, HEIGHT))
+    )  # [super-tiles, SIDE, pixels]
     x, y = x[None, :, None, :, None, :], y[:, None, :, None, :, None]
     return torch.where((x < width) & (y < height), y * width + x, -1).flatten(4).flatten(0, 3)
 

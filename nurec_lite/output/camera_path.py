@@ -62,7 +62,7 @@ class Key:
 
     film: float  # seconds
     time: float  # seconds of the drive
-    T_world_cam: Tensor  # [4, 4] float64, in the world of the capture's files
+    T_world_cam: Tensor  # [4, 4] float64, in the world of the capture's files; in the viewer about the capture's origin
 
 
 @dataclass(frozen=True)

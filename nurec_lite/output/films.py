@@ -37,7 +37,8 @@ def animation(
     path: Path,  # its suffix is one of KINDS
     fps: float,
 ) -> Iterator[Add]:
-    """A function that adds a picture; the file is there when the block ends well and at least one was added. It loops endlessly."""
+    """Block with a function that adds a picture; the file is there when the block ends well. GIF and APNG loop endlessly. ValueError for
+    another suffix, or without a picture."""
     kinds: dict[str, Callable[[Path, float], AbstractContextManager[Add]]] = {"gif": _gif, "apng": _apng, "mp4": _mp4}
     kind = path.suffix.lower().removeprefix(".")
     if kind not in KINDS:

@@ -31,7 +31,8 @@ _CHANNELS = {
 }
 CAMERA_ARRAYS = """
   colour [H,W,3]                           0 to 1, float32
-  depth [H,W]                              metres along the camera's forward axis, float32; 0 where opacity is below 0.5
+  depth [H,W]                              metres along the camera's forward axis, or along the ray of a fisheye, FTheta or MEI lens;
+                                           float32, 0 where opacity is below 0.5
   normals [H,W,3]                          unit, in the camera's axes (x right, y down, z forward) in mid-exposure; 0 there, too
   opacity [H,W]                            0 (sky alone) to 1
   classes [H,W], class_names               number of the class, and the names by number

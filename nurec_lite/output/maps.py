@@ -4,7 +4,8 @@
 A pixel blends Gaussians i with weights w_i = alpha_i T_i along its ray; t_i is where the ray meets Gaussian i.
 
     opacity   sum w_i
-    depth     (sum w_i t_i / sum w_i) cos a, where a is the angle between the ray and the camera's forward axis
+    depth     (sum w_i t_i / sum w_i) cos a, where a is the angle between the ray and the camera's forward axis;
+              through an angular lens (`Camera.is_angular`) without the factor cos a
     normals   the unit vector along sum w_i n_i, where n_i is the shortest axis of Gaussian i, turned towards the camera
     classes   the largest of: 1 - sum w_i (sky), sum of w_i over the static scene, and over the actors of each class
 
@@ -45,7 +46,7 @@ class CameraMaps:
     """One image on the scene's device; None is a map that was not asked for."""
 
     colour: Tensor  # [H, W, 3] 0 to 1
-    depth: Tensor  # [H, W] metres along the camera's forward axis
+    depth: Tensor  # [H, W] metres along the camera's forward axis; through an angular lens along the ray
     opacity: Tensor  # [H, W] 0 to 1
     normals: Tensor | None = None  # [H, W, 3] unit, in the camera's axes in the middle of the exposure
     classes: Tensor | None = None  # [H, W] uint8, index into `class_names`

@@ -30,7 +30,7 @@ class Shot(Generic[AnyFrame]):
     """One frame to render."""
 
     frame: AnyFrame  # with the poses and times that are wanted
-    captured: AnyFrame  # of the same sensor: the very frame before the shift, or else the nearest in time; of one's own, of another sensor
+    captured: AnyFrame  # the very frame before the shift, or the nearest in time; of another sensor if this one captured nothing
     own: bool  # the times are those of the captured frame
     label: str  # of its files
 

@@ -85,7 +85,7 @@ def parse_move(
         forward, left, up, degrees = (float(field) for field in fields)
     except ValueError:
         raise ConfigError(f"move holds '{text}', but takes {MOVE_FORM}") from None
-    if not all(abs(number) <= FARTHEST for number in (forward, left, up, degrees)):  # which NaN is not
+    if not all(abs(number) <= FARTHEST for number in (forward, left, up, degrees)):  # NaN fails as well
         raise ConfigError(f"move holds '{text}', but takes finite numbers within +-{FARTHEST:g}: {MOVE_FORM}")
     return name.strip(), Move(forward, left, up, math.radians(degrees))
 

@@ -79,13 +79,13 @@ def ends(pair: Any, name: str) -> Ends:
 def pose(given: Any, name: str) -> tuple[float, ...]:
     """Seven numbers as `Ends` holds them."""
     place = given.vec.x, given.vec.y, given.vec.z
-    if not all(abs(x) <= FARTHEST for x in place):  # which NaN is not
+    if not all(abs(x) <= FARTHEST for x in place):  # NaN fails as well
         raise RequestError(
             f"{name}.vec holds a number that is not within {FARTHEST:g} m; give metres in the scene's world"
         )
     quat = given.quat.w, given.quat.x, given.quat.y, given.quat.z
     length = math.sqrt(sum(x * x for x in quat))
-    if not 0.5 < length < 2:  # which NaN is not
+    if not 0.5 < length < 2:  # NaN fails as well
         raise RequestError(f"{name}.quat has length {length:g}, but must be a unit quaternion w, x, y, z")
     return (*(x / length for x in quat), *place)
 

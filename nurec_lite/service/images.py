@@ -30,7 +30,7 @@ def image_format(number: int) -> str:
 def quality_of(given: float) -> int:
     if given == 0:
         return int(QUALITY)
-    if not 1 <= given <= 100:  # which NaN is not
+    if not 1 <= given <= 100:  # NaN fails as well
         raise RequestError(f"image_quality is {given:g}, but must lie between 1 and 100")
     return round(given)
 

@@ -28,7 +28,7 @@ def check_keys(value: Any, at: str, known: tuple[Any, ...]) -> None:
 
 
 def check_number(value: Any, at: str, low: float, high: float) -> None:
-    holds = type(value) in (int, float) and low <= value <= high  # which NaN is not
+    holds = type(value) in (int, float) and low <= value <= high  # NaN fails as well
     demand(holds, at, f"a number from {low:g} to {high:g}")
 
 

@@ -193,7 +193,7 @@ def _chosen(
 
 
 def _thinned(depth: Tensor) -> np.ndarray:
-    """A part of the rows, enough for a browser to put points before or behind surfaces; the sky is far away."""
+    """Every n-th row and column, enough for a browser to put points before or behind surfaces; the sky is far away."""
     step = max(1, -(-len(depth) // DEPTH_ROWS))
     some = depth[::step, ::step]
     found: np.ndarray = torch.where(some > 0, some, SKY_M).contiguous().cpu().numpy()

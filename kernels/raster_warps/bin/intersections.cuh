@@ -72,8 +72,8 @@ __device__ inline Intersection<false> joined(Intersection<false> const& intersec
     int const lane = int(threadIdx.x) % 32;
     uint32_t const super_tile = intersection.what / SUPER_TILE_TILES;
     bool const other_gaussian = __shfl_up_sync(ALL_LANES, intersection.gaussian, 1) != intersection.gaussian;
-    bool const other_cluster = __shfl_up_sync(ALL_LANES, super_tile, 1) != super_tile;
-    bool const first = lane == 0 || other_gaussian || other_cluster;
+    bool const other_super_tile = __shfl_up_sync(ALL_LANES, super_tile, 1) != super_tile;
+    bool const first = lane == 0 || other_gaussian || other_super_tile;
     unsigned const later = __ballot_sync(ALL_LANES, first) & ~((2u << lane) - 1);
     int const end = later ? __ffs(int(later)) - 1 : 32;
     uint32_t all = lists << 2 * (intersection.what % SUPER_TILE_TILES);

@@ -47,7 +47,7 @@ __device__ inline LaneEntries load_chunk(SuperTileEntries const& sorted, int64_t
 }
 
 // Returns the first super-tile of the chunk from `least` on; NO_SUPER_TILE: there is none.
-__device__ inline uint32_t next_cluster(LaneEntries const& own, uint32_t least) {
+__device__ inline uint32_t next_super_tile(LaneEntries const& own, uint32_t least) {
     uint32_t found = NO_SUPER_TILE;
 #pragma unroll
     for (int k = 0; k < ROWS; ++k)
@@ -84,7 +84,7 @@ __global__ void count_chunk_entries_kernel(SuperTileEntries sorted, SortedChunks
     LaneEntries const own = load_chunk(sorted, chunk, n);
     store_begins(sorted, own, n, all);
     int const lane = int(threadIdx.x) % 32;
-    for (uint32_t c = next_cluster(own, 0); c != NO_SUPER_TILE; c = next_cluster(own, c + 1)) {
+    for (uint32_t c = next_super_tile(own, 0); c != NO_SUPER_TILE; c = next_super_tile(own, c + 1)) {
         auto const row = uint32_t(__popc(transposed(lists_in(own, c))));
         uint32_t const mine = row + __shfl_xor_sync(ALL_LANES, row, SUPER_TILE_LISTS);
         if (lane >= SUPER_TILE_LISTS) continue;
@@ -144,7 +144,7 @@ __device__ inline void list_chunk(SuperTileEntries const& sorted, int64_t chunk,
     uint32_t gaussians[ROWS];
 #pragma unroll
     for (int k = 0; k < ROWS; ++k) gaussians[k] = own.first + 32 * k < n ? sorted.gaussians[own.first + 32 * k] : 0;
-    for (uint32_t c = next_cluster(own, 0); c != NO_SUPER_TILE; c = next_cluster(own, c + 1)) {
+    for (uint32_t c = next_super_tile(own, 0); c != NO_SUPER_TILE; c = next_super_tile(own, c + 1)) {
         int64_t const list = smaller(SUPER_TILE_LISTS * int64_t(c) + threadIdx.x % SUPER_TILE_LISTS, all.lists);
         uint32_t const before = entries_in_earlier_chunks(all, chunk, c);
         write_chunk(own, c, gaussians, uint32_t(out.offsets[list]) + before, out);

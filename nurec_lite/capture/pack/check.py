@@ -98,7 +98,7 @@ def flag(value: Any, at: str) -> None:
 
 
 def number(value: Any, at: str) -> None:
-    holds = type(value) in (int, float) and -LIMIT <= value <= LIMIT  # which NaN is not
+    holds = type(value) in (int, float) and -LIMIT <= value <= LIMIT  # NaN fails as well
     _demand(holds, value, at, f"a number within +-{LIMIT:.0e}")
 
 

@@ -27,7 +27,7 @@ def pose_of(
 ) -> list[float] | None:  # x, y, z and the quaternion wxyz, which is not yet of length 1; None: it is no pose
     values = [position.x, position.y, position.z, orientation.w, orientation.x, orientation.y, orientation.z]
     length = sum(v * v for v in values[3:]) ** 0.5
-    finite = all(abs(v) < 1e12 for v in values)  # which NaN is not
+    finite = all(abs(v) < 1e12 for v in values)  # NaN fails as well
     return values if finite and length > _SHORTEST else None
 
 

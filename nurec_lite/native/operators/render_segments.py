@@ -39,7 +39,7 @@ class Segments(NamedTuple):
     first: Tensor  # [A + 1] int64 first segment of a list
     list_index: Tensor  # [S] int32 the list of a segment, -1: unused
     fields: Tensor  # [S, 4 + C, P] of each ray: kernels/raster_warps/blend/segments.h
-    rows: Tensor  # [N, 20] Gaussians as rays read them
+    rows: Tensor  # [N, 20] Gaussians as rays read them; [N, 16] where the lists of a sweep have made them
 
 
 def render_segments(

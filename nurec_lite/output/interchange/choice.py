@@ -75,7 +75,7 @@ def parts_of(scene: Scene, choice: Choice) -> list[Part]:
 
 
 def actor(tracks: Tracks, name: str) -> int:
-    """The node of an actor."""
+    """The node of an actor, by its id; ConfigError if there is none."""
     if name in tracks.ids:
         return tracks.ids.index(name) + 1
     shown = ", ".join(tracks.ids[:SHOWN_IDS]) + (", ..." if len(tracks) > SHOWN_IDS else "")

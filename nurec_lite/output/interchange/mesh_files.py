@@ -36,7 +36,7 @@ def check_meshes(files: Files) -> None:
 
 
 def made_meshes(stages: Stages, scene: Scene, capture: Capture, files: Files, cell: float) -> dict[str, Mesh]:
-    """The meshes that are asked for, by their names."""
+    """The meshes that are asked for, by their names; ConfigError where the rendered depth holds no surface, or the cell does not fit."""
     try:
         surface = surface_of(fused(hits_of(stages, scene, capture), cell), cell)
     except FieldTooLargeError:
