@@ -117,9 +117,9 @@ def main() -> None:
         try:
             steps = drive(client, args.scene, args.left, args.fps, args.out)
         except grpc.RpcError as error:
-            raise UserError(
-                f"{args.address} answers {error.code().name}: {error.details()}; start python -m nurec_lite.serve"
-            ) from error
+            lacking = error.code() is grpc.StatusCode.UNAVAILABLE
+            remedy = "; start python -m nurec_lite.serve" if lacking else ""  # other answers say their own
+            raise UserError(f"{args.address} answers {error.code().name}: {error.details()}{remedy}") from error
     print(f"{args.out}: {steps} steps")
 
 

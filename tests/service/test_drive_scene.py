@@ -10,6 +10,7 @@ from tiny_capture import tiny_capture
 
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.service import Service
 from scripts.drive_scene import Driver, Vehicle, drive, main
 
 
@@ -30,6 +31,17 @@ def test_the_driver_comes_to_the_place_beside_the_path(left: float) -> None:
 def test_a_drive_is_a_film(client: Sensorsim, tmp_path) -> None:
     assert drive(client, "mine", 0.5, 5.0, tmp_path / "drive.gif") == 5
     assert iio.imread(tmp_path / "drive.gif").shape == (5, 24, 40, 3)
+
+
+def test_the_answer_of_the_service_is_the_sentence(service: Service, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    for port, said in (
+        (service.port, "answers NOT_FOUND: scene_id is 'no', but the scenes are mine\n"),
+        (1, "start python -m nurec_lite.serve\n"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["drive_scene.py", "--scene", "no", "--address", f"127.0.0.1:{port}"])
+        with pytest.raises(SystemExit):
+            main()
+        assert capsys.readouterr().err.endswith(said)
 
 
 @pytest.mark.parametrize("flaw", [["--fps", "0"], ["--fps", "nan"], ["--left", "inf"]])
