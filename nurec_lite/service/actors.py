@@ -25,6 +25,7 @@ NEVER = 1e12  # seconds, when an absent track would exist
 MARGIN_S = 0.1  # seconds that a placed actor exists before and after a frame: clocks of cameras may be late
 MOST_COPIES = 32  # inserted actors of a scene
 SEPARATOR = "@"
+SHOWN = 20  # ids that a message lists
 MOVED_S = 1e-3  # seconds between keyframes that say the same
 
 
@@ -48,12 +49,9 @@ class Actors:
         for one in objects:
             source = self._source(one.track)
             if source not in self.ids:
-                known = ", ".join(self.ids[:20]) or "none"
-                raise RequestError(
-                    f"dynamic_objects names '{one.track:.{LONGEST_ID}}', but the tracks are {known}; "
-                    f"NAME{SEPARATOR}TRACK inserts a copy",
-                    MISSING,
-                )
+                known = f"the tracks are {', '.join(self.ids[:SHOWN])}; NAME{SEPARATOR}TRACK inserts a copy"
+                known = known if self.ids else "the scene has no actors; leave it out"
+                raise RequestError(f"dynamic_objects names '{one.track:.{LONGEST_ID}}', but {known}", MISSING)
         copies = sum(one.track not in self.ids for one in objects)
         if copies > MOST_COPIES:
             raise RequestError(

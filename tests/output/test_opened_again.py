@@ -18,6 +18,9 @@ from tiny_capture import TINY, tiny_capture, tiny_scene
 from nurec_lite.config import ExportConfig
 from nurec_lite.export import Drive, run
 from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, quat_multiply, transform
+from nurec_lite.output.interchange.choice import Choice
+from nurec_lite.output.interchange.names import files_of
+from nurec_lite.output.interchange.usd_files import write_usd
 from nurec_lite.output.surface.hits import hits_of
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.gaussians import WorldGaussians
@@ -127,6 +130,20 @@ def test_tinyusdz_reads_the_picture_of_a_usdz(tmp_path: Path) -> None:
     assert len(shown) == len(expected)
     torch.testing.assert_close(shown.means.aminmax(dim=0), expected.means.aminmax(dim=0), atol=1e-4, rtol=0)
     assert psnr(photograph(shown, moment), photograph(expected, moment)) > 60
+
+
+def test_tinyusdz_reads_each_part_of_a_large_usdz(tmp_path: Path) -> None:
+    scene, files = turned_scene(1), files_of(ExportConfig(checkpoint="c.pt", out=str(tmp_path / "s.usdz")))
+    write_usd(scene, Choice("all", None, None, ()), files, None, {}, largest=len(scene.gaussians) * 4 * 23 - 1)
+    prims = [prim for part in sorted(tmp_path.glob("*.usdz")) for prim in tinyusdz.traverse(tinyusdz.load(str(part)))]
+    places = [
+        np.array(prim.get_attribute("positions").value)
+        for prim in prims
+        if prim.name.startswith(("background", "actor"))
+    ]
+    assert len(list(tmp_path.glob("*.usdz"))) == 2 and sum(map(len, places)) == len(scene.gaussians)
+    found = torch.from_numpy(np.concatenate(places))
+    torch.testing.assert_close(found.sort(0).values, scene.gaussians.means.sort(0).values, atol=0, rtol=0)
 
 
 def composed_by_tinyusdz(file: Path, code: float, scene: Scene) -> WorldGaussians:

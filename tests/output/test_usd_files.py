@@ -240,6 +240,8 @@ def test_parts_make_the_whole(tmp_path: Path) -> None:
     whole = collect_gaussian_parameters(scene, time)
     torch.testing.assert_close(joined.means.sort(0).values, whole.means.sort(0).values, atol=1e-5, rtol=0)
     usd_files.write_usd(scene, choice, files, None, {}, largest=(actors + 100) * 4 * 23)  # over its own
+    with pytest.raises(ConfigError, match="actors and meshes leave no room for Gaussians in packages of 4 GiB"):
+        usd_files.write_usd(scene, choice, files, None, {}, largest=actors * 4 * 23)
 
 
 @pytest.mark.parametrize("node", ["background", "001"])

@@ -161,3 +161,5 @@ def test_a_scene_without_actors_is_served() -> None:
     alone = without_actors(with_moved_actors(scene(), []), ["actors"])
     actors = Actors(alone, ABSENT, alone.tracks.ids)
     assert actors.ids == () and len(placed(actors, []).gaussians) == len(alone.gaussians)
+    with pytest.raises(RequestError, match="dynamic_objects names 'car', but the scene has no actors; leave it out"):
+        actors.state([at("car", 0.0)], WHEN)

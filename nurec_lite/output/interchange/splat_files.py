@@ -82,7 +82,7 @@ def _write(scene: Scene, part: Part, kind: str, layout: Layout, path: Path) -> l
         return [f"{path}: not written, as no Gaussian would be in it; {part.what}"]
     with written(path) as file:
         file.write(data)
-    lines = [f"{path}: {count} Gaussians, {len(data)} bytes; {part.what}"]
+    lines = [f"{path}: {count} Gaussian{'s' * (count != 1)}, {len(data)} bytes; {part.what}"]
     if broken := len(part.gaussians) - len(kept):
         lines.append(f"left out: {broken} Gaussians with values that are not finite, or a rotation of length zero")
     if faint := len(kept) - count:

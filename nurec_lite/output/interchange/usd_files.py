@@ -15,7 +15,7 @@ from nurec_lite.base.files import write_text, written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.tracks import spans
-from nurec_lite.output.interchange.choice import ALL, EACH, Choice, actor, is_actor
+from nurec_lite.output.interchange.choice import ALL, EACH, STATIC, Choice, actor, is_actor
 from nurec_lite.output.interchange.flatten import PlainGaussians, in_own_frame, without_broken
 from nurec_lite.output.interchange.names import USDZ, Files
 from nurec_lite.output.interchange.notes import Notes, lost_of_usd
@@ -36,6 +36,7 @@ from nurec_lite.output.surface.mesh import Mesh
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.scene import Scene
 
+MOST_PARTS = 1000
 LARGEST = (1 << 32) - (1 << 26)  # bytes of a package, with room for everything but Gaussians
 _LAYER = "nurec_lite.usdc"  # the first file of a package: it marks ours
 _JOINT = re.compile(rb"#usda 1.0\n.*dictionary nurec_lite = \{", re.DOTALL)
@@ -121,9 +122,14 @@ def _shares(content: UsdScene, largest: int) -> list[PlainGaussians | None]:
         return [None]
     room = largest - sum(len(a) * _row(a) for a in content.actors.values())
     room -= sum(mesh.vertices.nbytes * 2 + mesh.triangles.nbytes * 2 for mesh in content.meshes.values())
-    rows = max(1, room // _row(g))
-    if len(g) <= rows:
+    rows = room // _row(g)
+    if rows >= len(g):
         return [g]
+    if rows * MOST_PARTS < len(g):
+        raise ConfigError(
+            "actors and meshes leave no room for Gaussians in packages of 4 GiB; leave ground and surface out of formats, "
+            f"or export node={STATIC} and each actor by itself"
+        )
     ends = torch.quantile(
         g.means[:: len(g) // 100_000 + 1, :2].float(), g.means.new_tensor([0.01, 0.99], dtype=torch.float32), dim=0
     )
@@ -199,4 +205,4 @@ def _joint_text(content: UsdScene, parts: Sequence[Path]) -> str:
 def _line(path: Path, background: PlainGaussians | None, content: UsdScene, number: int) -> str:
     count = (0 if background is None else len(background)) + (0 if number else sum(map(len, content.actors.values())))
     what = f"; {len(content.actors)} actor{'s' * (len(content.actors) != 1)}" if number == 0 else ""
-    return f"{path}: {count} Gaussians, {path.stat().st_size} bytes{what}"
+    return f"{path}: {count} Gaussian{'s' * (count != 1)}, {path.stat().st_size} bytes{what}"
