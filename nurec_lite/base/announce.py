@@ -13,11 +13,16 @@ _DOES = {
     "inspect": "looks at",
     "profile": "profiles",
     "pack": "packs",
+    "export": "writes Gaussians of",
+    "view": "shows",
+    "serve": "opens",
 }
+_OF_RUNS = ("view", "serve")  # which take folders of runs without a key, and write nothing
 _PLACES = {
     "train": "a new folder under runs/",
     "evaluate": "a folder next to it",
     "render": "a folder next to it",
+    "export": "a file next to it",
 }  # left to the command
 _SEVERAL = ("-m", "--multirun")
 
@@ -43,7 +48,11 @@ def first_line(words: Sequence[str]) -> str | None:
     if not module.startswith("nurec_lite") or verb not in _DOES or flags or "compare" in arguments[:1]:
         return None
     given = {key.lstrip("+"): value for key, sign, value in (a.partition("=") for a in arguments) if sign}
-    if verb in ("evaluate", "render") and not given.get("checkpoint"):
+    if verb in _OF_RUNS:
+        named = [a for a in arguments if "=" not in a]
+        runs = named or [value for key, value in given.items() if key == "checkpoint"]
+        return f"{verb} {_DOES[verb]} {' and '.join(runs)}" if runs else None
+    if verb in ("evaluate", "render", "export") and not given.get("checkpoint"):
         return None
     several = any(flag in arguments for flag in _SEVERAL)
     place = f"{given['out']}{', a folder each' if several else ''}" if given.get("out") else _PLACES.get(verb)

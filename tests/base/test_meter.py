@@ -83,7 +83,11 @@ def test_counts_have_three_digits() -> None:
         ("-m nurec_lite.train train.resume=a.pt out=b", "train reads a.pt, to go on with it; results go to b"),
         ("-m nurec_lite.pack data=pandaset data.root=x", "pack packs x (pandaset)"),
         ("-m nurec_lite.train --cfg job", None), ("-m nurec_lite.train --help", None), ("-m nurec_lite.profile compare a b", None),
-        ("-m nurec_lite", None), ("-m nurec_lite.export checkpoint=a.pt", None), ("-m nurec_lite.profiling.record.child", None),
+        ("-m nurec_lite", None), ("-m nurec_lite.profiling.record.child", None), ("-m nurec_lite.compare runs/a runs/b", None),
+        ("-m nurec_lite.export checkpoint=a.pt", "export writes Gaussians of a.pt; results go to a file next to it"),
+        ("-m nurec_lite.export checkpoint=a.pt out=b.ply", "export writes Gaussians of a.pt; results go to b.ply"),
+        ("-m nurec_lite.view runs/mine port=9000", "view shows runs/mine"), ("-m nurec_lite.view port=9000", None),
+        ("-m nurec_lite.serve runs/a runs/b", "serve opens runs/a and runs/b"), ("-m nurec_lite.view checkpoint=a.pt", "view shows a.pt"),
     ],
 )  # fmt: skip
 def test_the_first_line_says_what_is_read_and_where_results_go(line: str, said: str | None) -> None:
