@@ -52,7 +52,7 @@ def table() -> str:
         try:
             rows.writerow((name, version, licence(distribution(name))))
         except PackageNotFoundError:
-            fail(f"{name} is not installed: pip install -c constraints.txt -e '.[dev,jpeg]', then again")
+            fail(f"{name} is not installed: pip install -c constraints.txt -e '.[dev,site,jpeg]', then again")
     return lines.getvalue()
 
 

@@ -45,7 +45,8 @@ def free_memory(device: torch.device) -> int:
 
 def device_name(device: torch.device) -> str:
     if device.type != "cuda":
-        return f"cpu, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        return f"cpu, {threads} thread{'s' * (threads != 1)}"
     try:
         return torch.cuda.get_device_name(device)
     except (RuntimeError, AssertionError):  # of a driver that has failed

@@ -62,7 +62,7 @@ def test_settings_that_differ_and_all_figures(two: tuple[Path, Path]) -> None:
     assert rows["loss.tie"] == ["0.01", "0.02"]
     assert rows["opt.workers"] == ["–", "true"] and rows["opt.workers.count"] == ["–", "2"]
     assert rows["PSNR, dB"] == ["20.00", "21.50", "+1.50"]
-    assert rows["psnr_per_actor.7"] == ["20.2500", "20.2500", "+0.0000"] and rows["Device"] == ["cpu", "cpu", ""]
+    assert rows["PSNR of actor 7, dB"] == ["20.25", "20.25", "+0.00"] and rows["Device"] == ["cpu", "cpu", ""]
     assert "out" not in rows and "loss.scale" not in rows
 
 
@@ -112,7 +112,7 @@ def test_a_frame_of_another_capture_is_not_shown_as_the_same(two: tuple[Path, Pa
     found = frames_of(runs)
     assert "camera_0_0004" not in [frame.name for frame in found.images] and len(found.images) == 3
     assert found.notes == ["camera_0_0004 of b|ü =1 is another picture than that of a, and is left out."]
-    assert "The runs measure different frames, so their figures do not compare (data.downscale differ)." in notes(runs)
+    assert "The runs measure different frames, so their figures do not compare (data.downscale differs)." in notes(runs)
 
 
 def test_runs_are_two_or_more_different_folders(two: tuple[Path, Path], tmp_path: Path) -> None:

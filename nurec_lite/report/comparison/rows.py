@@ -85,10 +85,18 @@ def figure_rows(runs: Sequence[Run]) -> list[Row]:
     order = [key for key in known if key in present] + [key for key in present if key not in known]
     rows = []
     for key in order:
-        figure = known.get(key) or Figure(key, key, "", 4, "")
+        figure = known.get(key) or _other(key)
         label = f"{figure.label}, {figure.unit}" if figure.unit else figure.label
         rows.append(Row(key, label, tuple(metrics.get(key) for metrics in found), figure))
     return rows
+
+
+def _other(key: str) -> Figure:
+    """Returns how a figure is shown that reports show elsewhere, or not at all."""
+    group, _, actor = key.partition(".")
+    return (
+        Figure(key, f"PSNR of actor {actor}", "dB", 2, "") if group == "psnr_per_actor" else Figure(key, key, "", 4, "")
+    )
 
 
 def notes(runs: Sequence[Run]) -> list[str]:
@@ -98,12 +106,12 @@ def notes(runs: Sequence[Run]) -> list[str]:
     frames = [key for key in _CAPTURE if key in differing]
     if frames:
         found.append(
-            f"The runs measure different frames, so their figures do not compare ({', '.join(frames)} differ)."
+            f"The runs measure different frames, so their figures do not compare ({', '.join(frames)} differ{'s' * (len(frames) == 1)})."
         )
     for key, what in (("device", "The runs used different devices"), ("commit", "The runs are of different code")):
         values = list(dict.fromkeys(str(run.metrics[key]) for run in runs if key in run.metrics))
         if len(values) > 1:
-            found.append(f"{what}: {', '.join(values)}.")
+            found.append(f"{what}: {'; '.join(values)}.")
     return found
 
 
