@@ -17,7 +17,7 @@
 #           the drive's image enlarged
 # ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
 # steps     of all options: an image and a sweep, without the lidar, with an eighth of its rays, and those of the recipe realtime; the same with gsplat
-# bundles   bench_render with warp_cull, tile_cull and balanced_tiles, gsplat, and how far from float64 they are on the drive
+# warp_tiles bench_render with warp_cull, tile_cull and balanced_tiles, gsplat, and how far from float64 they are on the drive
 # options   every option alone and as a rung, and the PSNR of every one, JOBS at once
 # chain     the rungs from the baseline to all, ROUNDS (3) times in one call each on one card, and ncu of one step of the baseline, of all options
 #           but the renderer's, and of all (no graph, no streams: ncu cannot look into a graph)
@@ -40,8 +40,8 @@ parts=() data=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --) shift; data=("$@"); break ;;
-        scene | collect | timeline | quality | full | kernels | sweep | ladder | steps | bundles | options | chain | graph | cameras) parts+=("$1"); shift ;;
-        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, full, kernels, sweep, ladder, steps, bundles, options, chain, graph, cameras" >&2
+        scene | collect | timeline | quality | full | kernels | sweep | ladder | steps | warp_tiles | options | chain | graph | cameras) parts+=("$1"); shift ;;
+        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, full, kernels, sweep, ladder, steps, warp_tiles, options, chain, graph, cameras" >&2
             exit 2 ;;
     esac
 done
@@ -156,12 +156,12 @@ steps() {
     return $status
 }
 
-bundles() {
+warp_tiles() {
     local status=0 set=warp_cull,tile_cull,balanced_tiles
     "$PYTHON" benchmarks/render/bench_render.py --opt '' "$set" --peer --tolerance 1 --workloads captured simulated \
-        --train-steps 300 --out "$out/render_bundles.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
+        --train-steps 300 --out "$out/render_warp_tiles.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
     "$PYTHON" benchmarks/render/bench_gradients.py --opt "$set" --workloads captured \
-        --out "$out/gradients_bundles.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
+        --out "$out/gradients_warp_tiles.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
     return $status
 }
 

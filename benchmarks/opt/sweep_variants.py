@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants of the split backward kernels: compiled one by one (benchmarks/backward_variant.cu), their registers, and calls of them."""
+"""Variants of the split backward kernels: compiled one by one (benchmarks/opt/backward_variant.cu), their registers, and calls of them."""
 
 import ctypes
 import re

@@ -149,7 +149,7 @@ class Own:
 def _warps(
     rays: Tensor,  # of each list
 ) -> int | None:
-    """Those that take an image's parts one after another (kernels/raster_warps/blend)."""
+    """Those that take an image's segments one after another (kernels/raster_warps/blend)."""
     return warps_of(rays.device) if rays.device.type == "cuda" and rays.shape[1] == WARP else None
 
 
@@ -167,7 +167,7 @@ def outputs_of(
 
 
 def gradients_of(
-    gaussians: AnyGaussians,  # `as_leaves`
+    gaussians: AnyGaussians,  # whose tensors are leaves
     outputs: list[Tensor],
     upstream: list[Tensor],  # gradients of the outputs
 ) -> dict[str, Tensor | None]:

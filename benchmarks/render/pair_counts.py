@@ -42,7 +42,7 @@ class PairCounts:
     mean_tile: float
     longest_part: int  # of a list, where lists are cut (balanced_tiles); else the list
     mean_part: float
-    longest_warp: int  # entries that one warp takes, of all its parts
+    longest_warp: int  # entries that one warp takes, of all its segments
     mean_warp: float
 
     @property
@@ -63,11 +63,11 @@ def count_pairs(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
     pairs: PairList,  # as the tile stage has it
-    part: int = WHOLE,  # entries of a part at most
-    warps: int | None = None,  # that take one part after another; None: as many as there are parts
+    part: int = WHOLE,  # entries of a segment at most
+    warps: int | None = None,  # that take one segment after another; None: as many as there are segments
 ) -> PairCounts:
     """Waits for the device. The kernels must be loaded (`nurec_lite.native.ops.load`)."""
-    rays, lists = view.rays(), replace(pairs, gaussians=pairs.gaussians.long())  # of bundles or of tiles
+    rays, lists = view.rays(), replace(pairs, gaussians=pairs.gaussians.long())  # of warp tiles or of block tiles
     features = gaussians.lidar  # nothing looks at them
     counts = torch.ops.nurec_lite.count_pairs(
         gaussian_args(gaussians),
@@ -130,7 +130,7 @@ def _longest_and_mean_part(lists: Tensor, most: int) -> tuple[int, float]:
 
 
 def _longest_and_mean_warp(lists: Tensor, most: int, warps: int | None) -> tuple[int, float]:
-    """Each part goes to the warp that is done first, as if an entry took every warp the same time."""
+    """Each segment goes to the warp that is done first, as if an entry took every warp the same time."""
     if warps is None:
         return _longest_and_mean_part(lists, most)
     _, begin, end = _parts(lists[lists > 0], most)

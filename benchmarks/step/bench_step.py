@@ -10,7 +10,7 @@ Arguments are those of nurec_lite.train. The steps run as its loop runs them, th
 fixed progress, so that rates and density control are those of the middle of a run. Two windows: the first is timed, by CUDA events
 (on a CPU by the host's clock) and without a profiler; the second, of a few steps, is counted by torch.profiler
 (benchmarks/step/launches.py says how). `step_ms` lies between the feed and the end of density control, on the device; `feed_ms`,
-`attempt_ms` and `report_ms` are the host's; their means add up to `wall_ms`. `feed_share` is the share of the first, next_batch and
+`attempt_ms` and `report_ms` are the host's; their means add up to `wall_ms_a_step`. `feed_share` is the share of the first, next_batch and
 place. Figures of a GPU are null on a CPU.
 """
 

@@ -88,7 +88,7 @@ def compare(scene: Scene, views: list[View], device: torch.device, seen: bool = 
     stages, own = one_by_one(device), BatchedRenderer()
     with torch.no_grad():
         expected = stages.render.render_views(stages, scene, views)
-    for _ in range(2):  # the second launch has a room
+    for _ in range(2):  # the second launch has a capacity
         for one, two, view in zip(own(stages, scene, views), expected, views, strict=True):
             assert_same(one, two, view)
             assert bool((two.opacity > 0.3).any()) == seen
@@ -244,7 +244,7 @@ def test_a_store_that_a_relocation_writes_into(device: torch.device) -> None:
     assert len(after.still_means) == still - 3 and len(after.means[0]) == len(before.means[0]) + 3
 
 
-# ---- room, memory
+# ---- capacity, memory
 
 
 def test_a_capacity_that_is_too_small_grows(device: torch.device) -> None:

@@ -79,7 +79,7 @@ def plainly(stages: Stages, scene: Scene, views: Sequence[View]) -> list[Renderi
 
 
 def assert_equal(found: Sequence[Rendering], expected: Sequence[Rendering]) -> None:
-    """Sweeps are nearly equal: where rays are repeated, others share a bundle."""
+    """Sweeps are nearly equal: where rays are repeated, others share a warp tile."""
     for one, two in zip(found, expected, strict=True):
         for f in fields(one):
             mine, other = getattr(one, f.name), getattr(two, f.name)
@@ -95,13 +95,13 @@ def test_views_are_those_without_a_recording(sensor: str, device: torch.device, 
     assert_equal(
         one_at_a_time(BatchedRenderer(), stages, scene, [*views, *views]), [*plainly(stages, scene, views)] * 2
     )
-    assert 1 <= recorder.recorded <= 3  # rooms grow where a view needs more than the first
+    assert 1 <= recorder.recorded <= 3  # capacities grow where a view needs more than the first
 
 
 def test_the_first_views_are_not_recorded(device: torch.device, recorder: Counted) -> None:
     views = views_of("still camera", 1, device)
     own, scene = BatchedRenderer(), scene_for(views[0], 50, device)
-    for k in range(RENDERS_BEFORE_CAPTURE + 3):  # the first finds the room
+    for k in range(RENDERS_BEFORE_CAPTURE + 3):  # the first finds the capacity
         one_at_a_time(own, stages_of(device), scene, views)
         assert recorder.recorded == (k > RENDERS_BEFORE_CAPTURE)
 

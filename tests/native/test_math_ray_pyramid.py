@@ -14,17 +14,17 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Pairs:
-    """n Gaussians, a bundle for each, and some of its rays, in the order of the C++ functions' arguments."""
+    """n Gaussians, a ray pyramid for each, and some of its rays, in the order of the C++ functions' arguments."""
 
     path: Tensor  # [n, 14] of the sensor
     frame: Tensor  # [n, 16]
     opacity: Tensor  # [n, 1]
-    bundle: Tensor  # [n, 16]
+    pyramid: Tensor  # [n, 16]
     rays: Tensor  # [n, R, 7]
-    fan: Tensor  # [n, 4] that the rays lie in
+    slab: Tensor  # [n, 4] beam slab that the rays lie in
 
     def said(self) -> Tensor:  # [n] bool
-        return call("may_hit", self.path, self.frame, self.opacity, self.bundle, self.fan)[:, 0] != 0
+        return call("may_hit", self.path, self.frame, self.opacity, self.pyramid, self.slab)[:, 0] != 0
 
     def seen(self) -> Tensor:  # [n] bool: by one of the rays
         each = self.rays.shape[1]
@@ -43,7 +43,7 @@ def scales_of(kind: str, n: int) -> Tensor:
 
 def make_pairs(n: int, kind: str, spread: float, rays: int = 200, width: float | None = None) -> Pairs:
     """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of delays, and of the
-    sensor's speed; `width`: of their fans, in units of the bundle's half. None: of all of it."""
+    sensor's speed; `width`: of their slabs, in units of the pyramid's half. None: of all of it."""
     c = F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
     a = F.normalize(torch.linalg.cross(c, torch.randn(n, 3, dtype=F64)), dim=1)
     b = torch.linalg.cross(c, a) + 0.2 * torch.randn(n, 1, dtype=F64) * a
@@ -53,11 +53,11 @@ def make_pairs(n: int, kind: str, spread: float, rays: int = 200, width: float |
     x = uniform(-1, 1, n, rays, 2)
     x[:, : rays // 4] = x[:, : rays // 4].sign()  # corners
     x[:, rays // 4 : rays // 2, 0] = x[:, rays // 4 : rays // 2, 0].sign()  # edges
-    fan = torch.tensor([[0.0, 1, 0, 1]], dtype=F64).expand(n, 4)
+    slab = torch.tensor([[0.0, 1, 0, 1]], dtype=F64).expand(n, 4)
     if width is not None:
         half = torch.stack([torch.rand(n), width * torch.rand(n)], 1).double()
         place = (1 - half) * uniform(-1, 1, n, 2)
-        fan = torch.stack([place, half], 2).flatten(1)
+        slab = torch.stack([place, half], 2).flatten(1)
         x = place[:, None] + x * half[:, None]
     directions = F.normalize(c[:, None] + x[..., :1] * a[:, None] + x[..., 1:] * b[:, None], dim=-1)
     w = torch.randn(n, 1, dtype=F64) * spread * 0.02
@@ -68,11 +68,11 @@ def make_pairs(n: int, kind: str, spread: float, rays: int = 200, width: float |
     off = uniform(0, 8, n, 1) * scales * F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
     turned = call("matrix_times", call("quat_to_matrix", q).view(n, 3, 3), off)
     means = origins[:, 0] + uniform(-2, 20, n, 1) * directions[:, 0] + turned + velocities * delays[:, 0]
-    bundle = torch.cat([c, a, b, dt, w, tau, torch.ones(n, 1, dtype=F64), torch.zeros(n, 3, dtype=F64)], dim=1)
+    pyramid = torch.cat([c, a, b, dt, w, tau, torch.ones(n, 1, dtype=F64), torch.zeros(n, 3, dtype=F64)], dim=1)
     frame, opacity = call("make_frame", means, q, scales, velocities), uniform(0.01, 1, n, 1)
     axes, seconds = torch.tensor([[1.0, *[0] * 6]], dtype=F64).expand(n, 7), torch.full((n, 1), 0.1, dtype=F64)
     path = torch.cat([axes, middle - 0.05 * pace, middle + 0.05 * pace, seconds], dim=1)
-    return Pairs(path, frame, opacity, bundle, torch.cat([directions, origins, delays], dim=-1), fan)
+    return Pairs(path, frame, opacity, pyramid, torch.cat([directions, origins, delays], dim=-1), slab)
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -88,7 +88,7 @@ def test_no_ray_s_gaussian_is_left_out(kind: str, spread: float) -> None:
 def test_what_is_far_from_all_rays_is_left_out(behind: bool) -> None:
     n = 400
     pairs = make_pairs(n, "any", 1.0)
-    c, a, r = pairs.bundle[:, :3], pairs.bundle[:, 3:6], 0.5 * (pairs.path[:, 7:10] + pairs.path[:, 10:13])
+    c, a, r = pairs.pyramid[:, :3], pairs.pyramid[:, 3:6], 0.5 * (pairs.path[:, 7:10] + pairs.path[:, 10:13])
     means = r - 40 * c if behind else r + 40 * (0.3 * c + F.normalize(a, dim=1))
     q, scales = F.normalize(torch.randn(n, 4, dtype=F64), dim=1), uniform(0.1, 0.5, n, 3)
     frame = call("make_frame", means, q, scales, torch.randn(n, 3, dtype=F64))
@@ -102,11 +102,11 @@ def test_a_cross_product_with_what_is_level() -> None:
     assert torch.allclose(call("level_cross", x, y, e), expected, rtol=1e-12, atol=1e-12)
 
 
-# ---- fans
+# ---- beam slabs
 
 
 def test_a_form_is_a_square() -> None:
-    """The place lies in the bundle, and the form is never more than three times its sum."""
+    """The place lies in the pyramid, and the form is never more than three times its sum."""
     n = 400
     p, u, v = (torch.exp(uniform(-3, 1, n, 1)) * torch.randn(n, 3, dtype=F64) for _ in range(3))
     x, y = uniform(-1, 1, 2, n, 1)
@@ -138,7 +138,7 @@ def test_no_gaussian_of_a_fan_s_ray_is_left_out(kind: str, width: float) -> None
 
 @pytest.mark.parametrize(("kind", "share"), [("any", 0.85), ("round", 0.85), ("disk", 0.85), ("needle", 0.85)])
 def test_most_gaussians_next_to_a_beam_slab_are_left_out(kind: str, share: float) -> None:
-    """A narrow slab leaves most out; the whole bundle leaves out fewer."""
+    """A narrow slab leaves most out; the whole pyramid leaves out fewer."""
     pairs = make_pairs(1500, kind, 0.0, width=0.02)
     unseen = ~pairs.seen()
     assert int(unseen.sum()) > 100
@@ -149,4 +149,4 @@ def test_most_gaussians_next_to_a_beam_slab_are_left_out(kind: str, share: float
 def test_a_fan_without_rays_meets_nothing() -> None:
     pairs = make_pairs(100, "any", 1.0)
     empty = torch.tensor([[0.0, -1, 0, 0]], dtype=F64).expand(100, 4)
-    assert not bool(replace(pairs, fan=empty).said().any())
+    assert not bool(replace(pairs, slab=empty).said().any())

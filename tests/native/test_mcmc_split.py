@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator part in single precision, against nurec_lite/training/density.py; test_math_part.py has its formulas in double precision,
-tests/opt/test_fused_activate_part.py relocations by it."""
+"""The operator mcmc_split in single precision, against nurec_lite/training/density.py. test_math_mcmc_split.py has its formulas in double
+precision, tests/opt/test_fused_activate_part.py relocations by it."""
 
 import pytest
 import torch

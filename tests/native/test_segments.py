@@ -47,7 +47,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     return driven(request.param)
 
 
-# ---- parts
+# ---- segments
 
 
 def gradients(
@@ -118,20 +118,20 @@ def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None
 
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_the_longest_lists_come_first(sensor: str, device: torch.device) -> None:
-    """Lists with more than two parts come first, then those that have two, then the others, which is as close as a sixteenth of an
-    octave; each list's parts lie side by side."""
+    """Lists with more than two segments come first, then those that have two, then the others. Within a kind the order of lengths holds up
+    to a sixteenth of an octave; the segments of a list lie side by side."""
     view, length = view_of(sensor, device), 20
     g = scene(view, device, 300)
     pairs = lists_of(g, view, exact=True)
-    *_, first, bundle, _, _ = torch.ops.nurec_lite.render_segments(*given(g, view, pairs), length)
+    *_, first, list_index, _, _ = torch.ops.nurec_lite.render_segments(*given(g, view, pairs), length)
     lengths = pairs.offsets.diff().cpu()
     parts = torch.where(lengths > length, -(-lengths // length), 1)
-    first, bundle = first.cpu(), bundle.cpu()
-    assert int(first[-1]) == int(parts.sum()) and (bundle[int(first[-1]) :] == -1).all()
-    assert bundle[: int(first[-1])].bincount(minlength=len(parts)).equal(parts)
+    first, list_index = first.cpu(), list_index.cpu()
+    assert int(first[-1]) == int(parts.sum()) and (list_index[int(first[-1]) :] == -1).all()
+    assert list_index[: int(first[-1])].bincount(minlength=len(parts)).equal(parts)
     for k in range(int(parts.max())):
         some = parts > k
-        assert bundle[first[:-1][some] + k].long().equal(some.nonzero()[:, 0])
+        assert list_index[first[:-1][some] + k].long().equal(some.nonzero()[:, 0])
     kinds = [first[:-1][parts > 2], first[:-1][parts == 2], first[:-1][parts == 1]]
     for before, after in itertools.pairwise(kinds):
         assert int(before.max()) < int(after.min())
@@ -211,7 +211,7 @@ def on_axis(depths: Tensor, opacities: Tensor | float, device: torch.device) -> 
     ],
 )
 def test_walls_that_end_rays_in_an_early_part(opacity: float, length: int, device: torch.device) -> None:
-    """40 walls: behind T = 1e-4 nothing is blended, and no Gaussian behind it has a gradient, in any part."""
+    """40 walls: behind T = 1e-4 nothing is blended, and no Gaussian behind it has a gradient, in any segment."""
     g, view = on_axis(3 + 0.1 * torch.arange(40, dtype=F64), opacity, device)
     pairs = lists_of(g, view, True)
     assert_parts_agree(g, view, pairs, length)
@@ -227,7 +227,7 @@ def test_walls_that_end_rays_in_an_early_part(opacity: float, length: int, devic
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 @pytest.mark.parametrize("opacity", [0.2, 0.3, 0.55])
 def test_the_median_at_the_borders_of_parts(opacity: float, length: int, device: torch.device) -> None:
-    """T crosses one half behind 4, 2 and 1 of 12: at the end of a part, at the begin of one, and within."""
+    """T crosses one half behind 4, 2 and 1 of 12: at the end of a segment, at the begin of one, and within."""
     g, view = on_axis(3.0 + torch.arange(12, dtype=F64), opacity, device)
     pairs = lists_of(g, view, True)
     whole, cut = (rendered(g, view, pairs, k)[3] for k in (WHOLE, length))
@@ -241,7 +241,7 @@ def test_the_median_at_the_borders_of_parts(opacity: float, length: int, device:
 
 @pytest.fixture
 def in_warp_tiles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """From now on the parity of bundles is looked at, with parts of some length."""
+    """Makes the parity tests below run over warp tiles, with segments of some length."""
 
     def choose(part: int) -> None:
         plan = replace(PLAN, segment_entries=part)
@@ -304,7 +304,7 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     pairs = lists_of(g, view, True)
     gaussians, features, of_rays, lists, row, moving = given(g, view, pairs)
     args = list(gaussians), features, list(of_rays), list(lists), row, moving, 8
-    # outputs that a part does not need are not written, so that those of two calls need not be equal
+    # outputs that a segment does not need are not written, so that those of two calls need not be equal
     check_schema(torch.ops.nurec_lite.render_segments.default, args)
     out, distance, transmittance, _, *kept = torch.ops.nurec_lite.render_segments(*args)
     outputs = [out, distance, transmittance]

@@ -151,7 +151,7 @@ def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_exact_lists_render_the_same(sensor: str, device: torch.device) -> None:
-    """Images are equal to the last bit: Gaussians that are left out have no response on any ray of the bundle, and all others keep their
+    """Images are equal to the last bit: Gaussians that are left out have no response on any ray of the warp tile, and all others keep their
     order. Images have no medians."""
     view = view_of(sensor, device)
     g = scene(view, device)
@@ -232,7 +232,7 @@ def test_warp_tiles_want_a_projection_of_their_own(device: torch.device) -> None
 
 
 def wide_view(sensor: str, device: torch.device) -> View:
-    """More than 1024 bundles."""
+    """A view of more than 1024 warp tiles."""
     if sensor == "lidar":
         view: View = make_lidar_view(make_lidar(32, 1056), LIDAR_MOTION)
     else:
@@ -344,7 +344,7 @@ def test_a_capacity(sensor: str, exact: bool, device: torch.device) -> None:
 
 
 def test_few_entries_are_cut_into_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that there is a part for each of the warps that may run at once, here 1 000, or two of a sweep; none of less than 64 entries."""
+    """There is a segment for each of the warps that may run at once, here 1 000, or two of a sweep; none has less than 64 entries."""
     monkeypatch.setattr(warps, "warps_of", lambda device: 1000)
     cpu = torch.device("cpu")
     assert [warps.balanced_entries(n, 384, 32, cpu) for n in (0, 10_000, 200_000, 384_000, 10_000_000)] == [

@@ -326,7 +326,7 @@ def test_loader_processes_and_the_store_get_the_same_shots(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("images", [2, 4])
 def test_a_list_without_capacity_in_a_step_of_several_images(images: int) -> None:
-    """Four images are two of each camera: rooms are by sensor."""
+    """Four images are two of each camera: capacities are by sensor."""
     names = ("fused_interp", "no_sync", "batch")
     plain, overflown = (state_of(stages_with(names, images)) for _ in "ab")
     steps(stages_with(names, images), plain, 6)

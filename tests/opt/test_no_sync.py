@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `no_sync`: nothing in a step asks the device for a number, and lists without enough room cost time alone."""
+"""The option `no_sync`: nothing in a step asks the device for a number, and lists without enough capacity cost time alone."""
 
 import json
 from collections.abc import Iterator
@@ -192,7 +192,7 @@ def test_measuring_uses_all_entries() -> None:
 
 
 def test_what_is_saved_is_settled(tmp_path: Path) -> None:
-    roomy = OPTIONS | {"no_sync": {"slack": 4.0}}  # no list but the cramped ones lacks room
+    roomy = OPTIONS | {"no_sync": {"slack": 4.0}}  # no list but the cramped ones lacks capacity
     state, stages = tiny_state(tiny_config(steps=6)), cramped(stages_of(roomy), {5})
     train(stages, state, tmp_path / "checkpoint.pt")
     plain = tiny_state(tiny_config(steps=6))
@@ -295,7 +295,7 @@ def test_each_sensor_of_a_run_has_a_capacity_of_its_own() -> None:
 
 @pytest.mark.parametrize(("images", "sweeps"), [((0, 1, 2), (0, 3)), ((0, 0), ()), ((), (1, 2))])
 def test_any_number_of_images_and_sweeps(images: tuple[int, ...], sweeps: tuple[int, ...]) -> None:
-    """Each list's need comes back for its own sensor; too little room for one of them fails the step, which is done again."""
+    """Each list's need comes back for its own sensor; too little capacity for one of them fails the step, which is done again."""
     config, shots = tiny_config(density=DensityConfig(every=1000)), tiny_shots(images, sweeps)
     states, redone = [tiny_state(config), tiny_state(config)], []
     for state, narrow in zip(states, (set(), {2}), strict=True):

@@ -234,7 +234,7 @@ def test_training_steps_of_several_views(one_launch: bool, device: torch.device)
     """Behind others of `all`, in one launch for all views or one after another: as without the option, since 24 bits tell all of these
     Gaussians apart."""
     if drivers_of(device) == "cpu":
-        pytest.skip("bundles run over the CUDA drivers: set NUREC_LITE_EMULATE_CUDA=1")
+        pytest.skip("warp tiles run over the CUDA drivers: set NUREC_LITE_EMULATE_CUDA=1")
     of_both = (
         stages_with(device, names, one_launch=one_launch)
         for names in ((*WITHOUT_WAITING, "short_keys"), WITHOUT_WAITING)

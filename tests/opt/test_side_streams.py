@@ -272,7 +272,7 @@ def opened(*names: str) -> Iterator[Stages]:
 
 
 def learnt(stages: Stages, state: TrainState, n: int = 3) -> list[dict[str, Tensor]]:
-    """Terms of steps that change nothing, and the gradients of the last. The first step gives lists their room."""
+    """Terms of steps that change nothing, and the gradients of the last. The first step gives lists their capacity."""
     found: dict[str, Tensor] = {}
 
     def keep(state: TrainState) -> None:

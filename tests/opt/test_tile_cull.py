@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `tile_cull`: a field of the plan. That exact lists render the same bit for bit: tests/native/test_warp_tiles.py; a training
-step: tests/opt/test_warp_cull.py; the bound itself: tests/native/test_math_bundle.py."""
+step: tests/opt/test_warp_cull.py; the bound itself: tests/native/test_math_ray_pyramid.py."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `warp_cull`: a field of the plan, and training steps with it and with the options that need it. That bundles, lists and parts
-compute the same: tests/native/test_warp_tiles.py."""
+"""The option `warp_cull`: a field of the plan, and training steps with it and with the options that need it. That warp tiles, lists and
+segments compute the same: tests/native/test_warp_tiles.py."""
 
 from dataclasses import replace
 
@@ -93,8 +93,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.mark.parametrize("coarse", [0.0, 0.5])
 def test_training_steps(device: torch.device, coarse: float) -> None:
     """Culled and cut lists change sums by rounding alone, which Adam makes as large as an update where a gradient is near zero: of the
-    second step's terms 1e-3. Both tiles and bundles list by bounds of seven points, and a Gaussian may reach a little beyond; a
-    tile shows that to all of its 256 rays, a bundle to its 32: 1 % of a term (measured in
+    second step's terms 1e-3. Both tiles and warp tiles list by bounds of seven points, and a Gaussian may reach a little beyond; a
+    tile shows that to all of its 256 rays, a warp tile to its 32: 1 % of a term (measured in
     the first step: 0.08 % of the ray drop's, less of others)."""
     baseline, one = trained(device, coarse), trained(device, coarse, warp_cull={})
     three = trained(device, coarse, warp_cull={}, tile_cull={}, balanced_tiles={"part": 8})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths, modules and names that docstrings and comments of the package refer to exist."""
+"""Paths, modules and names that docstrings and comments refer to exist."""
 
 import io
 import re
@@ -12,9 +12,10 @@ import pytest
 from test_prose import ROOT, docstrings
 
 PATHS = re.compile(r"\b(?:nurec_lite|kernels|benchmarks|tests|docs|scripts)/[\w/.*]*\w")
+TESTS = re.compile(r"(?<![\w/])test_\w+\.py")
 MODULES = re.compile(r"\bnurec_lite(?:\.\w+)+")
 NAMES = re.compile(r"`([A-Za-z_]\w*)(?:\(\))?`")
-PLACEHOLDER = re.compile(r"[A-Z]{2,}\b|^X$|^T_")  # such as nurec_lite.COMMAND, and names of poses
+PLACEHOLDER = re.compile(r"[A-Z]{2,}\b|\bX\b|^T_")  # such as nurec_lite.COMMAND, and names of poses
 OTHERS = {"gsply", "Columnar", "lidar_beside_Nm", "boxes_beside_Nm"}  # no names of the code
 
 
@@ -22,6 +23,7 @@ def references(texts: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
     """Line, kind and text of each reference."""
     for line, text in texts:
         yield from ((line, "path", found[0]) for found in PATHS.finditer(text))
+        yield from ((line, "path", f"tests/**/{found[0]}") for found in TESTS.finditer(text))
         yield from ((line, "module", found[0]) for found in MODULES.finditer(text))
         yield from ((line, "name", found[1]) for found in NAMES.finditer(text))
 
@@ -38,8 +40,9 @@ def texts_of(path: Path) -> list[tuple[int, str]]:
 
 @cache
 def words_of_code() -> set[str]:
-    """Words of the project's code; those of the package's docstrings and comments do not count."""
-    found = set().union(*(words_of(path) for path in sorted((ROOT / "nurec_lite").rglob("*.py"))))
+    """Words of the project's code; those of docstrings and comments of the package, scripts and benchmarks do not count."""
+    own = (path for folder in ("nurec_lite", "scripts", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+    found = set().union(*map(words_of, own))
     others = [*(ROOT / "kernels").rglob("*"), *(ROOT / "conf").rglob("*.yaml"), *(ROOT / "tests").rglob("*.py")]
     files = [path for path in others if path.is_file() and path.name != Path(__file__).name]
     return found.union(*(re.findall(r"\w+", path.read_text()) for path in files if path.suffix not in ("", ".pyc")))
@@ -80,9 +83,10 @@ def test_a_reference_to_nothing_is_found() -> None:
     assert lost == ["kernels/none.cu", "nurec_lite.scene.nowhere", "no_such_name"]
 
 
-@pytest.mark.parametrize("folder", ["nurec_lite", "kernels"])
+@pytest.mark.parametrize("folder", ["nurec_lite", "kernels", "tests", "scripts", "benchmarks"])
 def test_docstrings_and_comments_refer_to_what_exists(folder: str) -> None:
-    files = sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".cu", ".cuh", ".h", ".cpp"))
+    sources = (p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".cu", ".cuh", ".h", ".cpp"))
+    files = sorted(p for p in sources if p.name != Path(__file__).name)
     lost = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in files

@@ -11,7 +11,7 @@ from torch import Tensor
 MASK = 0xFFFFFFFF
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 WEYL = 0x9E3779B9, 0xBB67AE85  # steps of the keys
-NOISE = 1  # the stream of the operator explore
+NOISE = 1  # the stream of the operator sgld_noise
 
 
 def one_round(

@@ -36,7 +36,7 @@ def one_launch(*given: Any) -> Any:
 
 
 def stages_for(device: torch.device, part: int = 8, **more: Any) -> Stages:
-    """With bundles, whose lists are cut into parts, and with Gaussians that views share."""
+    """Stages with warp tiles, whose lists are cut into segments, and with Gaussians that views share."""
     plan = replace(PLAN, segment_entries=part, **more)
     native = replace(base_stages("native", device).compiled(plan, native_stages), device="cuda")
     return build_stages({"fused_interp": {}, "collect_once": {}}, native)

@@ -32,7 +32,7 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 
 PLAN = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True)
-WHOLE = 1 << 30  # entries of a part: no list is cut
+WHOLE = 1 << 30  # entries of a segment: no list is cut
 View = CameraView | LidarView
 VIEWS = ("still camera", "moving camera", "lidar")
 
@@ -41,7 +41,7 @@ def driven(name: str) -> torch.device:
     """Device of the CUDA drivers; the test is skipped elsewhere."""
     found = torch.device(name)
     if drivers_of(found) == "cpu":
-        pytest.skip("the CPU has no bundles; with NUREC_LITE_EMULATE_CUDA=1 it runs the CUDA drivers")
+        pytest.skip("the CPU has no warp tiles; with NUREC_LITE_EMULATE_CUDA=1 it runs the CUDA drivers")
     ops.load()
     return found
 
@@ -90,7 +90,7 @@ def call_parts(g: AnyGaussians, view: View, pairs: PairList, length: int) -> lis
 
 
 def given(g: AnyGaussians, view: View, pairs: PairList) -> tuple[Any, ...]:
-    """Arguments of the operator, less the length of a part."""
+    """Arguments of the operator, less the length of a segment."""
     features = g.lidar if isinstance(view, LidarView) else g.sh[:, 0].abs().contiguous()
     arrays = ray_and_list_args(rays(view), pairs)
     return gaussian_args(g), features, *arrays, packed_view(view), has_per_ray_origins(view)

@@ -193,7 +193,7 @@ def test_a_step_failed_if_a_list_needs_more_than_its_capacity_of_ten(
 
 
 def test_lists_without_enough_capacity_are_noted_in_the_state_and_nothing_changes() -> None:
-    """Compiled lists with room for three entries: no parameter moves, neither in this step nor in those after it."""
+    """Compiled lists with a capacity of three entries: no parameter moves, neither in this step nor in those after it."""
     state, shots = tiny_state(tiny_config(density=DensityConfig(every=1000))), tiny_shots((0,), (0,))
     stages = base_stages("native", torch.device("cpu")).replaced(capacity=lambda view: 3)
     assert changed(stages, state, shots) == set()

@@ -12,7 +12,7 @@ namespace {
 using at::Tensor;
 using Rendered = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// `part`: entries of a part at most; 0: lists are not cut.
+// `segment`: entries of a segment at most; 0: lists are not cut.
 void blend_views(RenderParams const& p, RenderOutputs const& out, Listed const& listed, int64_t segment, Site& site) {
     auto const queue = site.queue();
     auto* const rows = listed.rows.mutable_data_ptr<float>();

@@ -66,8 +66,8 @@ TrainedViews render_views_train(at::TensorList scene, Tensor const& views, at::T
     cuda::RayArrays const made = {k.directions.mutable_data_ptr<float>(), k.delays.mutable_data_ptr<float>()};
     cuda::make_view_rays(p, made, site.queue());
     Tensor const needed = site.empty({views.size(0)}, at::kLong);
-    int64_t const rooms[2] = {capacity < 0 ? -1 : MAX_CAPACITY, capacity};
-    Listed const listed = list_views(p, made, checked_depth_bits(depth_bits), rooms, k.counts, site);
+    int64_t const capacities[2] = {capacity < 0 ? -1 : MAX_CAPACITY, capacity};
+    Listed const listed = list_views(p, made, checked_depth_bits(depth_bits), capacities, k.counts, site);
     keep_lists(k, p, listed, length, site);
     cuda::share_required(p, listed.warp_tiles.warp_tiles, k.offsets.const_data_ptr<int64_t>(),
                          k.counts.const_data_ptr<int64_t>() + 1, needed.mutable_data_ptr<int64_t>(), site.queue());
