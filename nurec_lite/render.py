@@ -298,7 +298,7 @@ def work(arguments: list[str]) -> None:
         left_out.tried("Closing the options", run.stages.close)
     names = ", ".join([*plan.images, *plan.sweeps])
     count = f"{len(plan)} frame{'s' if len(plan) > 1 else ''}"
-    print(f"{count} of {names} in {out}: {', '.join(run.config.formats)}")
+    print(f"{count} of {names} in {out}: {', '.join(dict.fromkeys(run.config.formats))}")
 
 
 if __name__ == "__main__":
