@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.service.cameras import pose_of, spec_of
+from nurec_lite.service.cameras import message_flaw, pose_of, spec_of
 from nurec_lite.service.checks import ends, moment, placed
 from nurec_lite.service.errors import BUSY, RequestError, sentence_of
 from nurec_lite.service.images import EgoMasks, encoded, image_format, quality_of, with_body
@@ -83,6 +83,7 @@ class Calls:
                 intrinsics=spec_of(camera), rig_to_camera=pose_of(camera.T_rig_cam), logical_id=camera.name
             )
             for camera in scene.capture.cameras
+            if message_flaw(camera) is None
         ]
         return _bytes("AvailableCamerasReturn", available_cameras=cameras)
 

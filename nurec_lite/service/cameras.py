@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from nurec_lite.capture.check import MAX_SIDE, sensor_flaws
 from nurec_lite.capture.ncore.lenses import FISHEYE, FTHETA, NAMES, OPENCV, lens_fields
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.camera import Camera, lens_numbers, view_limits
+from nurec_lite.geometry.camera import Camera, beyond, lens_flaw, lens_numbers, view_limits
 from nurec_lite.geometry.se3 import matrix_to_quat
 from nurec_lite.service.errors import BUSY, UNSUPPORTED, RequestError
 from nurec_lite.service.messages import message, name_of, number_of
@@ -42,6 +43,7 @@ def camera_of(
     camera = _scaled(
         Camera(name, own[1], own[0], T_rig_cam=mount, shutter=_shutter(spec), **_lens(spec)), height, width
     )
+    camera = _masked(camera, spec)
     flaws = list(sensor_flaws(camera))
     if flaws:
         raise RequestError(f"camera_intrinsics has {flaws[0]}; correct it")
@@ -61,6 +63,15 @@ def pose_of(T: torch.Tensor) -> Any:  # [4, 4]
     """The Pose of a rigid motion."""
     (w, x, y, z), (a, b, c) = matrix_to_quat(T[:3, :3]).tolist(), T[:3, 3].tolist()
     return message("Pose")(vec={"x": a, "y": b, "z": c}, quat={"w": w, "x": x, "y": y, "z": z})
+
+
+def message_flaw(camera: Camera) -> str | None:
+    """The lens, in words, if no message describes it; None if one does."""
+    if camera.lens == "mei":
+        return "a MEI lens"
+    if camera.lens == "fisheye" and any(camera.distortion[_FISHEYE_COUNT:]):
+        return "a fisheye lens with tangential distortion or a thin prism"
+    return None
 
 
 # ---- parts
@@ -121,6 +132,17 @@ def _coefficients(given: Any, field: str, most: int) -> list[float]:
     return values + [0.0] * (most - len(values))
 
 
+def _masked(camera: Camera, spec: Any) -> Camera:
+    """The camera with a mask of the pixels beyond the largest angle of its model, which stay black."""
+    widest = getattr(getattr(spec, spec.WhichOneof("one_of")), "max_angle", 0.0)
+    if not 0 <= widest < math.inf:  # which NaN is not
+        raise RequestError(f"camera_intrinsics has the max_angle {widest:g}; give radians, or 0 for none")
+    if widest == 0 or (lens_flaw(camera) is None and view_limits(camera)[1] <= widest):
+        return camera
+    mask = beyond(camera, min(widest, math.pi))
+    return replace(camera, mask=mask) if bool(mask.any()) else camera
+
+
 def _shutter(spec: Any) -> str:
     name = name_of("ShutterType", spec.shutter_type)
     if name is None:
@@ -148,8 +170,9 @@ def _param(camera: Camera) -> dict[str, Any]:
     shared = {
         "principal_point_x": camera.cx, "principal_point_y": camera.cy, "focal_length_x": camera.fx, "focal_length_y": camera.fy,
     }  # fmt: skip
-    if camera.lens == "mei":
-        raise RequestError(f"camera {camera.name} has a MEI lens, which the service has no message for; ask for others")
+    flaw = message_flaw(camera)
+    if flaw is not None:
+        raise RequestError(f"camera {camera.name} has {flaw}, which the service has no message for; ask for others")
     if camera.lens == "fisheye":
         radial = (*camera.distortion, *[0.0] * _FISHEYE_COUNT)[:_FISHEYE_COUNT]
         return {"opencv_fisheye_param": shared | {"radial_coeffs": radial, "max_angle": view_limits(camera)[1]}}

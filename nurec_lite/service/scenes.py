@@ -30,7 +30,7 @@ from nurec_lite.output.edit_file import read_edits
 from nurec_lite.output.sensors import NovelSensor, sensors_of, with_sensor
 from nurec_lite.scene.edit import edited, removed_tracks
 from nurec_lite.service.actors import Actors
-from nurec_lite.service.cameras import camera_of
+from nurec_lite.service.cameras import camera_of, message_flaw
 from nurec_lite.service.checks import Ends, Moment
 from nurec_lite.service.errors import BROKEN, BUSY, MISSING, RequestError
 from nurec_lite.service.lidars import lidar_of, patterns
@@ -221,7 +221,7 @@ class Scenes:
         config = configuration("render", arguments, content)
         check_files(path, config.data, arguments)
         scene = ServedScene(name, opened(config, content, arguments), self._config)
-        log.info("scene %s: %d Gaussians, %s", name, len(scene.actors.scene.gaussians), _described(scene))
+        log.info("scene %s: %d Gaussians, %s", name, len(scene.actors.scene.gaussians), described(scene))
         return scene
 
 
@@ -253,9 +253,11 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
-def _described(scene: ServedScene) -> str:
+def described(scene: ServedScene) -> str:
     first, last = scene.path.span
     sensors = ", ".join(one.name for one in sensors_of(scene.capture))
     origin = scene.capture.origin
     away = f"; its world begins at {', '.join(f'{x:.3f}' for x in origin)} m of the capture's" if any(origin) else ""
-    return f"{len(scene.actors.ids)} actors, {first:z.3f} to {last:z.3f} s, sensors {sensors}{away}"
+    lacking = [f"{camera.name} (it has {flaw})" for camera in scene.capture.cameras if (flaw := message_flaw(camera))]
+    listed = f"; get_available_cameras has no message for {', '.join(lacking)}" if lacking else ""
+    return f"{len(scene.actors.ids)} actors, {first:z.3f} to {last:z.3f} s, sensors {sensors}{away}{listed}"

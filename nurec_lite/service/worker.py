@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.types import ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.evaluation.measure import as_seen
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import invert, transform
@@ -187,10 +187,18 @@ def render(served: ServedScene, scene: Scene, shots: Sequence[Shot]) -> list[Any
     for shot, one in zip(shots, found, strict=True):
         if isinstance(one, CameraImage):
             assert isinstance(shot.frame, ImageFrame)
-            seen.append(as_seen(scene, shot.capture, shot.frame, one.colour).mul(255).round().to(torch.uint8))
+            seen.append(_pixels(scene, shot.capture, shot.frame, one.colour))
         else:
             seen.append(_points(shot, one))
     return [one.cpu().numpy() if isinstance(one, Tensor) else tuple(part.cpu().numpy() for part in one) for one in seen]
+
+
+def _pixels(scene: Scene, capture: Capture, frame: ImageFrame, colour: Tensor) -> Tensor:  # [H, W, 3] uint8
+    found, mask = (
+        as_seen(scene, capture, frame, colour).mul(255).round().to(torch.uint8),
+        capture.camera(frame.sensor).mask,
+    )
+    return found if mask is None else found.masked_fill_(mask[..., None].to(found.device), 0)
 
 
 def _view(shot: Shot, device: torch.device) -> Any:

@@ -128,6 +128,19 @@ def test_an_image_through_a_fisheye_lens(client: Sensorsim) -> None:
     assert_shows(client.render_rgb(image_request(camera_intrinsics=spec_of(camera))).image_bytes, wanted)
 
 
+def test_pixels_beyond_the_lens_are_black(client: Sensorsim) -> None:
+    lens = {"focal_length_x": 9, "focal_length_y": 9, "principal_point_x": 20, "principal_point_y": 12}
+    spec = {"logical_id": "camera_0", "resolution_h": 24, "resolution_w": 40, "shutter_type": 5}
+    shown = {}
+    for widest in (0.0, 1.2):
+        asked = spec | {"opencv_fisheye_param": lens | {"max_angle": widest}}
+        shown[widest] = picture(client.render_rgb(image_request(camera_intrinsics=asked)).image_bytes)
+    v, u = np.mgrid[:24, :40] + 0.5
+    beyond = np.hypot(u - 20, v - 12) / 9 > 1.2
+    assert beyond.any() and not shown[1.2][beyond].any() and shown[0.0][beyond].any()
+    assert np.array_equal(shown[1.2][~beyond], shown[0.0][~beyond])
+
+
 def test_formats_hold_the_same_image(client: Sensorsim) -> None:
     wanted = expected(tiny_scene())
     planar = client.render_rgb(image_request(image_format=PLANAR)).image_bytes

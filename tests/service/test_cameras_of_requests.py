@@ -104,6 +104,23 @@ def other(**model: Any) -> Any:
     return message("CameraSpec")(resolution_h=4, resolution_w=4, **model)
 
 
+# A circle of 180 degrees within an image of four pixels a side
+SMALL_FISHEYE = {"focal_length_x": 0.8, "focal_length_y": 0.8, "principal_point_x": 2, "principal_point_y": 2}
+
+
+def test_pixels_beyond_the_largest_angle_are_masked() -> None:
+    mask = read(
+        other(opencv_fisheye_param=SMALL_FISHEYE | {"max_angle": 2.1})
+    ).mask  # the corners lie 2.65 radians off the axis
+    corners = torch.zeros(4, 4, dtype=torch.bool)
+    corners[::3, ::3] = True
+    assert mask is not None and torch.equal(mask, corners)
+    whole = SMALL_FISHEYE | {"focal_length_x": 1, "focal_length_y": 1, "max_angle": 2.9}
+    assert read(other(opencv_fisheye_param=whole)).mask is None
+    for name in ("fisheye", "ftheta"):  # the service's own largest angle masks nothing
+        assert read(spec_of(LENSES[name]), 48, 80).mask is None
+
+
 @pytest.mark.parametrize(
     ("spec", "status", "sentence"),
     [
@@ -119,10 +136,14 @@ def other(**model: Any) -> Any:
         (with_lens(focal_length_x=float("inf")), "INVALID_ARGUMENT", "a number that is not finite"),
         (with_lens(focal_length_x=0.0), "INVALID_ARGUMENT", "_param has the focal length 0, 26.*; correct it$"),
         (with_lens(radial_coeffs=[-3.0]), "INVALID_ARGUMENT", "fold"),
+        (other(opencv_fisheye_param=SMALL_FISHEYE), "INVALID_ARGUMENT", "a fisheye lens that ends 180 degrees from its axis"),
+        (other(opencv_fisheye_param=SMALL_FISHEYE | {"max_angle": float("nan")}), "INVALID_ARGUMENT", "has the max_angle nan; give"),
+        (other(opencv_fisheye_param=SMALL_FISHEYE | {"max_angle": -1}), "INVALID_ARGUMENT", "has the max_angle -1; give radians"),
+        (other(opencv_fisheye_param=SMALL_FISHEYE | {"max_angle": 0.1}), "INVALID_ARGUMENT", "a mask that leaves no pixel"),
         (with_lens(shutter_type=9), "INVALID_ARGUMENT", "shutter_type is 9"),
         (with_lens(resolution_h=2000, resolution_w=2000), "RESOURCE_EXHAUSTED", "2000 x 2000 pixels is more than 1000000"),
     ],
-    ids=range(14),
+    ids=range(18),
 )  # fmt: skip
 def test_a_camera_that_is_not_rendered_is_refused(spec: Any, status: str, sentence: str) -> None:
     with pytest.raises(RequestError, match=sentence) as error:

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -32,7 +33,7 @@ from nurec_lite.serve import serve, with_runs
 from nurec_lite.service.client import Sensorsim
 from nurec_lite.service.health import HEALTH
 from nurec_lite.service.lidars import patterns
-from nurec_lite.service.scenes import Scenes
+from nurec_lite.service.scenes import Scenes, described
 from nurec_lite.service.worker import Worker
 
 
@@ -158,6 +159,25 @@ def test_two_runs_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:
     for again in (run.parent / "." / run.name / ".." / run.name, tmp_path / "link" / "mine", run / "checkpoint.pt"):
         with pytest.raises(UserError, match="is named twice; leave one of them out"):
             service_of(run, again)
+
+
+@pytest.mark.parametrize(
+    ("lens", "distortion", "said"),
+    [
+        ("mei", (0.8, 0.0, 0.0, 0.0, 0.0), "a MEI lens"),
+        ("fisheye", (0.0, 0.0, 0.0, 0.0, 1e-3, 0.0, 0.0, 0.0), "a fisheye lens with tangential distortion"),
+    ],
+)
+def test_a_camera_without_a_message_leaves_the_others(
+    lens: str, distortion: tuple[float, ...], said: str, run: Path
+) -> None:
+    with service_of(run) as service, Sensorsim(f"127.0.0.1:{service.port}") as client:
+        scene = service.scenes.get("mine")
+        first, second = scene.capture.cameras
+        scene.capture = replace(scene.capture, cameras=(replace(first, lens=lens, distortion=distortion), second))
+        (listed,) = client.get_available_cameras(scene_id="mine").available_cameras
+        assert listed.logical_id == second.name
+        assert f"get_available_cameras has no message for {first.name} (it has {said}" in described(scene)
 
 
 def test_scenes_free_memory_for_each_other(run: Path, tmp_path: Path) -> None:
