@@ -50,7 +50,7 @@ format: $(STAMP)  ## let ruff and clang-format rewrite what they can
 
 site: $(STAMP)  ## build the documents as a site in build/site
 	@$(PIP) -q -c constraints.txt -e '.[site]'
-	@$(BIN)/mkdocs build -q
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 
 figures: $(STAMP)  ## write benchmarks/figures.csv and the figures of README.md and docs/ from benchmarks/results
 	@$(BIN)/python scripts/figures.py

@@ -35,11 +35,12 @@ def load(
 ) -> TrainedScene:
     """A trained scene, from the folder of its run or from a checkpoint.
 
-    run: folder that `train` wrote, or a checkpoint in it.
-    device: auto, cpu, cuda or cuda:N.
-    opt: options in place of those of the run, as `train` takes them.
-    capture: the `Capture` that was trained on, if it was in memory. Otherwise the capture is read from where training read it.
-    keys: keys of `python -m nurec_lite.render`, sections as mappings: load(RUN, data={"root": "elsewhere/drive.pack"}, ops="reference").
+    Args:
+        run: folder that `train` wrote, or a checkpoint in it.
+        device: auto, cpu, cuda or cuda:N.
+        opt: options in place of those of the run, as `train` takes them.
+        capture: the `Capture` that was trained on, if it was in memory. Otherwise the capture is read from where training read it.
+        **keys: keys of `python -m nurec_lite.render`, sections as mappings: load(RUN, data={"root": "elsewhere/drive.pack"}).
     """
     if not isinstance(capture, Capture | None):
         raise ConfigError(
@@ -71,12 +72,15 @@ def train(
 ) -> TrainedScene:
     """Trains as `python -m nurec_lite.train` does, and returns the scene.
 
-    capture: a pack, the result of `read`, or a `Capture` made in Python; None: the bundled street.
-    out: folder of the results; None: a new one in runs/.
-    recipe, size: a choice of +recipe=... and +size=..., such as "realtime" and "large".
-    opt: options, as in opt="all", opt=["fused_interp", "no_sync"] or opt={"batch": {"images": 4}}.
-    steps, seconds: the budget; with both, the first that is reached ends the run.
-    keys: keys of training, sections as mappings: train(seed=1, model={"points": 20000}, train={"resume": "auto"}).
+    Args:
+        capture: a pack, the result of `read`, or a `Capture` made in Python; None: the bundled street.
+        out: folder of the results; None: a new one in runs/.
+        recipe: a choice of +recipe=..., such as "realtime".
+        size: a choice of +size=..., such as "large".
+        opt: options, as in opt="all", opt=["fused_interp", "no_sync"] or opt={"batch": {"images": 4}}.
+        steps: the budget in steps; with both budgets, the first that is reached ends the run.
+        seconds: the budget in seconds.
+        **keys: keys of training, sections as mappings: train(seed=1, model={"points": 20000}, train={"resume": "auto"}).
     """
     budget = {name: value for name, value in (("steps", steps), ("seconds", seconds)) if value is not None}
     source, about = _source(capture)
@@ -98,9 +102,10 @@ def train(
 def read(kind: str = "bundled", root: File | None = None, **keys: Any) -> Capture:
     """The capture that a command line names, as training uses it: with its poses and tracks, and split.
 
-    kind: as in data=KIND, such as bundled, pack or kitti_raw.
-    root: file or folder.
-    keys: keys of `data`, sections as mappings: read("kitti_raw", FOLDER, downscale=2, frames=[0, 20], tracks={"source": "none"}).
+    Args:
+        kind: as in data=KIND, such as bundled, pack or kitti_raw.
+        root: file or folder.
+        **keys: keys of `data`, sections as mappings: read("kitti_raw", FOLDER, downscale=2, frames=[0, 20], tracks={"source": "none"}).
     """
     place = {} if root is None else {"root": file_from(root, "root")}
     arguments = [f"data={kind}", *arguments_of({"data": {**place, **keys}})]

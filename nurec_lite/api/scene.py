@@ -133,13 +133,14 @@ class TrainedScene:
     ) -> CameraRender:
         """The image of a camera.
 
-        camera: a name of `cameras`, a `Camera` of your own, or a result of `sensor`. A known name gets the exposure of that camera, others
-            as the mean.
-        pose: T_world_camera, [4, 4] or [B, 4, 4]; None: where the camera was at that time.
-        time: of the middle of the exposure, a number or [B].
-        end_pose: the pose at the end of the readout; `pose` is then that at its start. None: a given `pose` stands still.
-        seconds: duration of the readout; None: that of the nearest captured image, of the file of `sensor`, or 0 for a new `Camera`.
-        outputs: some of colour, depth, normals, opacity, classes; the others are None. Normals and classes take passes of their own.
+        Args:
+            camera: a name of `cameras`, a `Camera` of your own, or a result of `sensor`. A known name gets the exposure of that camera,
+                others the mean.
+            pose: T_world_camera, [4, 4] or [B, 4, 4]; None: where the camera was at that time.
+            time: of the middle of the exposure, a number or [B].
+            end_pose: the pose at the end of the readout; `pose` is then that at its start. None: a given `pose` stands still.
+            seconds: duration of the readout; None: that of the nearest captured image, of the file of `sensor`, or 0 for a new `Camera`.
+            outputs: some of colour, depth, normals, opacity, classes; the others are None. Normals and classes take passes of their own.
         """
         _check_outputs(outputs)
         known = self._frames.camera(camera)
@@ -160,12 +161,13 @@ class TrainedScene:
     ) -> LidarRender:
         """The revolution of a lidar.
 
-        lidar: a name of `lidars` sends the rays of the sweep that is nearest in time; a `Lidar` of your own sends every beam at every step,
-               and so does a result of `sensor`.
-        pose: T_world_lidar, [4, 4] or [B, 4, 4]; None: where the lidar was at that time.
-        time: of the middle of the revolution, a number or [B].
-        end_pose: the pose at the end of the revolution; `pose` is then that at its start. None: a given `pose` stands still.
-        seconds: duration of a revolution of a lidar of your own; None: by `rate_hz` of the file of `sensor`, or 0.1 s.
+        Args:
+            lidar: a name of `lidars` sends the rays of the sweep that is nearest in time; a `Lidar` of your own sends every beam at every
+                step, and so does a result of `sensor`.
+            pose: T_world_lidar, [4, 4] or [B, 4, 4]; None: where the lidar was at that time.
+            time: of the middle of the revolution, a number or [B].
+            end_pose: the pose at the end of the revolution; `pose` is then that at its start. None: a given `pose` stands still.
+            seconds: duration of a revolution of a lidar of your own; None: by `rate_hz` of the file of `sensor`, or 0.1 s.
         """
         run = self._run
         if not run.stages.renders_lidar:
