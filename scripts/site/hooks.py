@@ -96,5 +96,5 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     path = getattr(page.file, "repository_path", f"docs/{page.file.src_uri}")
     if PurePosixPath(path).suffix in LANGUAGES or path.startswith("benchmarks/"):
-        page.meta["search"] = {"exclude": True}  # code and reports would hide what explains them
+        page.meta["search"] = {"exclude": True}  # code and reports would stand before pages
     return markdown if PurePosixPath(path).suffix in LANGUAGES else relinked(markdown, path)
