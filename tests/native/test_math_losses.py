@@ -82,7 +82,11 @@ def test_slope_of_surprise() -> None:
     drop, returned = probabilities()
     found = call("drop_cross_entropy_slope", drop, returned)
     one = torch.ones_like(drop)
-    close(found, autograd(lambda p: surprise(p, returned), [drop], one), 1e-10)
+    at = (drop == 1e-6) | (
+        drop == 1 - 1e-6
+    )  # where the slope of torch's clamp is 1 up to version 2.13, and 0 from 2.14 on
+    slope = torch.where(returned > 0, 1 / (1 - drop), -1 / drop)
+    close(found, torch.where(at, slope, autograd(lambda p: surprise(p, returned), [drop], one)), 1e-10)
     smooth = ((drop - 0.5).abs() < 0.49).squeeze(1) | (drop < 0).squeeze(1) | (drop > 1).squeeze(1)
     p, hit = drop[smooth], returned[smooth]
     close(found[smooth], differences(lambda p: call("drop_cross_entropy", p, hit), [p], one[smooth], 1e-6), 1e-6)
