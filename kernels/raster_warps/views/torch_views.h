@@ -6,6 +6,7 @@
 #include "../../common/torch_cells.h"
 #include "../../common/torch_gaussians.h"
 #include "../../common/torch_site.h"
+#include "../../project/torch_render.h"
 #include "../../project/torch_warp_tiles.h"
 #include "views.h"
 
