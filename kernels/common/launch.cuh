@@ -20,9 +20,9 @@ inline unsigned blocks_for(int64_t n) {
 // An attribute of the current device; 0 if CUDA does not report it.
 inline int attribute_of_device(cudaDeviceAttr attribute) {
     int device = 0, value = 0;
-    bool const told =
+    bool const known =
         cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess;
-    return told ? value : 0;
+    return known ? value : 0;
 }
 
 inline int multiprocessors() {  // at least one

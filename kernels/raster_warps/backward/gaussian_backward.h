@@ -81,7 +81,7 @@ struct EpilogueGrads {
     float* pose_grads;  // [V, 6]; null: there are none
 };
 
-void gaussian_backward(BackwardScene const& scene, BackwardViews const& told, UpstreamGrads const& given,
+void gaussian_backward(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given,
                        EpilogueGrads const& out, Queue const& queue);
 
 // Accumulates the gradients of a view's rays: moments and a `seen` byte for each Gaussian of `p.g.n`. Of a camera it
