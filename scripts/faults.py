@@ -268,7 +268,7 @@ FAULTS: dict[str, Callable[[Bench], tuple[str, Path]]] = {
 
 
 def prepared(args: argparse.Namespace, folder: Path) -> Bench:
-    """With the unbroken run."""
+    """Prepares a bench, with the unbroken run."""
     own = not any(argument.startswith("data") for argument in args.overrides)
     small = SMALL if own else ["train.seconds=null", "train.steps=300", "train.checkpoint_seconds=0"]
     bench = Bench(folder, folder / "tiny.pack" if own else None, [*small, *args.overrides], random.Random(args.seed))

@@ -98,7 +98,7 @@ def _place(error: BaseException) -> str:
 
 
 def minimised(target: Target, folder: Path, steps: Steps, what: str) -> Steps:
-    """Without the steps that it does not need."""
+    """The steps without those that the finding does not need."""
     for i in reversed(range(len(steps))):
         fewer = steps[:i] + steps[i + 1 :]
         found = judged(target, folder, fewer) if fewer else None

@@ -142,7 +142,7 @@ def _same(overrides: str, cameras: str) -> tuple[str, ...]:
 
 
 def _state(config: Any, capture: Capture, device: torch.device, stages: Stages) -> TrainState:
-    """From a scene made on the host: of torch's topk alone initcheck has a million things to tell."""
+    """The state of a scene that was made on the host: initcheck would report a million findings in torch's topk alone."""
     host = make_state(config, capture, torch.device("cpu"), frames=stages.feed.frames)
     scene = scene_to(host.scene, device)
     generator = torch.Generator(device).manual_seed(config.seed)
@@ -302,7 +302,7 @@ def find_sanitizer() -> str:
 
 
 def verdict(tool: str, report: str, code: int) -> Verdict:
-    """From the summary line, minus initcheck's findings in foreign kernels: such a report has no frame of ours."""
+    """The verdict of the summary line, less initcheck's findings in foreign kernels, whose reports have no frame of ours."""
     summary = re.search(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", report)
     if summary is None:
         return Verdict(None)

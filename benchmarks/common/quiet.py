@@ -10,7 +10,7 @@ _STAT = Path("/proc/stat")  # Linux
 
 
 class Others:
-    """From its making on."""
+    """Counts the cores that other programs use from its making on."""
 
     def __init__(self) -> None:
         self.start, self.own, self.all = time.monotonic(), own_seconds(), busy_seconds()

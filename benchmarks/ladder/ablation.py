@@ -91,7 +91,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _mean(runs: Sequence[dict[str, Any]], name: str, form: str) -> str:
-    """Nothing where a run has no such figure."""
+    """The mean of a figure; empty where a run does not have it."""
     return form.format(mean(run[name] for run in runs)) if all(name in run for run in runs) else ""
 
 

@@ -141,7 +141,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def sentence(row: dict[str, Any]) -> str:
-    """On the way."""
+    """A line about a finished row, printed while others still run."""
     name = f"{row['name'] or 'none'}, {'a rung' if row['rung'] else 'alone'}"
     return f"{name}: {row['error']}" if "error" in row else f"{name}: {row['wall_ms']:.1f} ms a step"
 

@@ -189,7 +189,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def measured(args: argparse.Namespace) -> tuple[list[Rung], dict[str, Any]]:
-    """Also written to --out."""
+    """Measures the rungs, writes them to --out, and returns them with the conditions."""
     rungs = rungs_of(args.rungs, args.cumulative)
     measure(rungs, args)
     context = conditions(rungs, args)

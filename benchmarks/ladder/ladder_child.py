@@ -79,7 +79,7 @@ def host_times(step: Callable[[], None], n: int) -> list[float]:  # [n] ms
 
 
 def device_times(step: Callable[[], None], n: int) -> list[float]:  # [n] ms
-    """Nothing waits between steps that the steps themselves do not wait for."""
+    """Times of n steps on the device. Nothing waits between steps, unless a step itself does."""
     torch.cuda.synchronize()
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
     marks[0].record()

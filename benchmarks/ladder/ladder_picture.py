@@ -100,5 +100,5 @@ def ceiling(value: float) -> float:
 
 
 def mantissa(top: float) -> float:
-    """That of a round number."""
+    """The mantissa of a round number."""
     return round(top / 10.0 ** math.floor(math.log10(top) + 1e-9), 6)

@@ -55,7 +55,7 @@ class Variant:
 
 
 def variants(config: Config, sets: Sequence[tuple[str, ...]] = SETS, scale: float | None = None) -> list[Variant]:
-    """From one state, each with a copy of its scene; `scale`: of an invented one."""
+    """A variant of each set of options, all from one state, each with a copy of its scene. With `scale` the scene is an invented one."""
     device, known = choose_device(config.device), known_options()
     first = make_state(config, open_capture(config.data), device)
     if scale is not None:

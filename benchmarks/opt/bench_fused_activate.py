@@ -44,7 +44,7 @@ TELLING = 4.0  # largest compared logit: beyond, single precision tells opacitie
 
 
 def plain_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, failed: Tensor) -> None:
-    """Without given numbers it draws some."""
+    """Adds noise to the means in plain torch; draws the numbers if none are given."""
     g.clamp_min_scale_()
     drawn = torch.randn_like(g.log_scales) if eta is None else eta
     g.means += sgld_noise(g.quats, g.log_scales, g.greatest_opacity(), amount * (1 - failed), drawn)
@@ -145,7 +145,7 @@ def moved(version: Version, g: Gaussians, eta: Tensor) -> Tensor:
 
 
 def opacities_of_copies(version: Version, g: Gaussians, copies: Tensor) -> list[Tensor]:
-    """And the factors of their scales."""
+    """Opacities of the copies, and the factors of their scales."""
     logits, factor = version.mcmc_split(g.all_opacity_logits().clamp(max=TELLING), copies, MAX_COPIES)
     return [torch.sigmoid(logits.double()), factor]
 

@@ -133,8 +133,9 @@ def disagreement(version: str, errors: dict[str, float]) -> str | None:
 
 
 def least_bytes(actors: int, background: int, queries: int, kind: str) -> int:
-    """That must move in float32: mean and quaternion read once, mean, quaternion and velocity written for every query time; backward,
-    gradients of those read, mean and quaternion read again for the poses' gradients (not for the background), their gradients written."""
+    """Bytes that must move at least, in float32. Forward: mean and quaternion are read once; mean, quaternion and velocity are written for
+    every query time. Backward: gradients of those are read; mean and quaternion are read again for the poses' gradients (not for the
+    background); their gradients are written."""
     read, written = 4 * (3 + 4), 4 * (3 + 4 + 3) * queries
     forward = (actors + background) * (read + written)
     if kind == "forward":

@@ -62,7 +62,7 @@ def views_of(device: torch.device) -> tuple[CameraView, LidarView]:
 
 
 def stored_for(n: int, device: torch.device) -> dict[str, Tensor]:
-    """In front of both; by the names of backward_epilogue.Values."""
+    """Stored values of Gaussians in front of both sensors, by the names of backward_epilogue.Values."""
     seed = torch.Generator().manual_seed(0)
     made = {
         "means": torch.randn(n, 3, generator=seed) + torch.tensor([0.0, 0.0, 8.0]), "quats": torch.randn(n, 4, generator=seed),

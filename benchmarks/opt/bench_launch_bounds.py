@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launch bounds suit the split backward kernels, for the table of the option launch_bounds: threads x blocks, rays a thread,
+"""Launch bounds that suit the split backward kernels, for the table of the option launch_bounds: threads x blocks, rays a thread,
 staged rows and Gaussians looked at together, by sensor and architecture.
 
     python benchmarks/opt/bench_launch_bounds.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME
@@ -56,7 +56,7 @@ from scripts.resources import ARCHITECTURES, Usage
 
 
 def described(variant: Variant, usage: Usage, architecture: str) -> Row:
-    """Without times; spills in bytes, shared memory in bytes a block."""
+    """A row without times; spills in bytes, shared memory in bytes a block."""
     return {
         "workload": None, "sensor": variant.sensor, "architecture": architecture,
         "threads": variant.threads, "min_blocks": variant.min_blocks, "rays": variant.rays, "rows": variant.rows,

@@ -64,7 +64,7 @@ def keys_of(distances: Tensor, bits: int) -> Tensor:  # int64
 
 
 def distances_of(n: int, generator: torch.Generator) -> Tensor:  # [n] float32
-    """From 2 to 100 m, many of them near."""
+    """Distances from 2 to 100 m, many of them near."""
     return 2 + 98 * torch.rand(n, generator=generator).square()
 
 

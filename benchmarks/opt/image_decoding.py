@@ -47,7 +47,7 @@ def decoded_by(plan: ShotPlan, device: torch.device, way: str) -> tuple[dict[str
 
 
 def apart(found: Images, host: Images) -> dict[str, float | None]:
-    """In levels of 255, over all values of all images."""
+    """Differences of images in levels of 255, over all values of all images."""
     levels = [(a.int() - b.int()).abs() for a, b in zip(found, host, strict=True)]
     values = sum(one.numel() for one in levels)
     squared = sum(float(one.double().square().sum()) for one in levels) / values

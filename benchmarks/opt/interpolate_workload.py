@@ -118,7 +118,7 @@ def invented_scene(
 
 
 def _placed(tracks: Tracks, capture: Capture) -> Tracks:
-    """From the capture's begin, about the middle of its path."""
+    """The tracks moved in time to the capture's begin, and in space to the middle of its path."""
     frames = (*capture.images, *capture.sweeps)
     begin, middle = min(f.time_start for f in frames), torch.stack([f.T_world_rig_start[:3, 3] for f in frames]).mean(0)
     return replace(

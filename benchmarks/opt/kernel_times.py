@@ -37,7 +37,7 @@ def worst_error(
 
 
 def replayed(call: Call, device: torch.device) -> Call:
-    """On a GPU the call as a graph that was captured once; it must not ask the device for anything."""
+    """Returns the call; on a GPU as a graph that is captured once, so the call must not ask the device for anything."""
     if device.type != "cuda":
         return call
     stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()

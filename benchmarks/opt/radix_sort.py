@@ -48,7 +48,7 @@ def library() -> ctypes.CDLL:
 
 
 def is_there() -> bool:
-    """Not in a library that was compiled for a CPU."""
+    """Whether the library has the sort; one that was compiled for a CPU does not."""
     return hasattr(library(), NAME)
 
 

@@ -123,7 +123,7 @@ def compile_variant(
 
 
 def library_path(folder: Path, name: str) -> Path:
-    """Without commas, which the compiler's own tools take for the end of a path."""
+    """The path of a variant's library. It has no commas: the compiler's own tools take them for the end of a path."""
     return folder / (re.sub(r"\W+", "_", name) + ".so")
 
 
@@ -202,8 +202,8 @@ class Problem:
 
 
 def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int | None = None) -> Problem:
-    """With random gradients of the outputs that a training step compares: not of the distances in an image. With a seed: means are
-    `perturbed`."""
+    """The workload of a sensor with random gradients of the outputs that a training step compares, so not of the distances in an image.
+    With a seed, means are `perturbed`."""
     view, stages = workload.views[sensor], base_stages("native", device)
     with torch.no_grad():
         (gaussians,) = stages.render.gather(stages, workload.scene, (view,)).gaussians

@@ -148,7 +148,7 @@ def _flown(browser: Browser, number: int, seconds: float) -> int:
 
 
 def requests(painter: Painter, size: tuple[int, int], seconds: float, rate: float, count: int) -> dict[str, Any]:
-    """So many browsers at a steady rate. A request that replaces one that waits counts from the first of them."""
+    """Measures `count` browsers that ask at a steady rate. A request that replaces a waiting one counts from the first of them."""
     worker, pace = Worker(lambda: None, 1e9), Pace()
     browsers = [Browser(name, painter, worker, pace, size) for name in range(count)]
     worker.start()

@@ -127,7 +127,7 @@ def beside(
     n: int,
     step: float,  # metres
 ) -> list[View]:
-    """So many views of one sensor, each further along the world's y than the one before it, and later."""
+    """Returns n views of one sensor; each lies further along the world's y than the one before it, and is later."""
     found = []
     for k in range(n):
         ends = {name: getattr(view, name).clone() for name in ("T_world_sensor_start", "T_world_sensor_end")}

@@ -89,7 +89,7 @@ class Own:
     for its colour, of a sweep for range, intensity and ray drop."""
 
     def __init__(self, stages: Stages, workload: Workload, sensor: str, seed: int | None = None) -> None:
-        """With a seed: of Gaussians with `perturbed` means."""
+        """Gathers the Gaussians that the view sees; with a seed their means are `perturbed`."""
         view = workload.views[sensor]
         self.view = (
             stages.feed.group_rays(view) if isinstance(view, LidarView) else view

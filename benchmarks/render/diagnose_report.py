@@ -57,7 +57,7 @@ def _name(kernel: Kernel) -> str | None:
 
 
 def renamed(found: Sequence[Measured]) -> tuple[Kernel, ...]:
-    """With the names of the instances, for pictures."""
+    """Kernels with the names of their instances, for pictures."""
     return tuple(replace(m.kernel, name=f"{m.name.replace('_', ' ')}: {readable(m.kernel.name)}") for m in found)
 
 

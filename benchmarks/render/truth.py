@@ -109,7 +109,7 @@ class Rendered:
 
 
 def rendered(stages: Stages, problem: Problem) -> Rendered:
-    """With the gradients of a random loss (`upstream_of`)."""
+    """Outputs of the stages, and the gradients of a random loss (`upstream_of`)."""
     g = problem.gaussians
     outputs = outputs_of(stages, g, problem.view, problem.pairs, problem.sky)
     found = gradients_of(g, outputs, [upstream_of(output) for output in outputs])
@@ -123,7 +123,8 @@ def rendered(stages: Stages, problem: Problem) -> Rendered:
 
 
 def _tangent(gradient: Tensor, quats: Tensor) -> Tensor:  # [N, 4] each
-    """Without the part along the unit quaternion, which no rotation depends on: formulas differ there, and normalisation drops it."""
+    """A gradient without its part along the unit quaternion. No rotation depends on that part: formulas differ there, and normalisation
+    drops it."""
     q = F.normalize(quats.detach().double(), dim=1)
     return gradient - (gradient * q).sum(1, keepdim=True) * q
 

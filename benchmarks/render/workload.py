@@ -125,7 +125,7 @@ def held_out_views(capture: Capture, device: torch.device) -> dict[str, CameraVi
 
 
 def enlarged(workload: Workload, factor: float) -> Workload:
-    """With an image of so many times the pixels along either side, from where the camera stands."""
+    """The workload with `factor` times the pixels along either side of its image, seen from the same place."""
     if not factor > 0:
         raise UserError(f"--enlarge is {factor:g}, but must be more than 0")
     view = workload.views["camera"]

@@ -119,7 +119,7 @@ def begun(args: argparse.Namespace) -> tuple[dict[str, Contender], dict[str, str
 
 
 def warm(contender: Contender, args: argparse.Namespace) -> None:
-    """So many steps and seconds: a loader that decodes during the first steps must not disturb the others."""
+    """Makes the steps of the warm-up, for its seconds at least: loaders that decode during the first steps must not disturb the others."""
     begin, done = time.monotonic(), 0
     while done < args.warmup or time.monotonic() - begin < args.warmup_seconds:
         contender.step()

@@ -80,7 +80,7 @@ def figures(trace: list[Event], steps: int) -> dict[str, Any]:
 
 
 def _within_steps(calls: list[Event], annotations: list[Event]) -> list[Event]:
-    """Without the profiler's own calls before and after the steps."""
+    """Calls within steps; the profiler's own calls before and after them are left out."""
     spans = [(a["ts"], a["ts"] + a["dur"]) for a in annotations if a["name"] == MARK]
     return [call for call in calls if any(begin <= call["ts"] <= end for begin, end in spans)]
 

@@ -46,7 +46,7 @@ Row = tuple[int, float, int]  # track, seconds and returns
 
 
 def boxes_in(capture: Capture, *tracks: Tracks) -> list[Boxes]:
-    """With at least one return, of each."""
+    """Boxes with at least one return, of each set of tracks."""
     rows: list[list[Row]] = [[] for _ in tracks]
     for frame in capture.sweeps:
         sweep = frame.load()

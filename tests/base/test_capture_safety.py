@@ -18,7 +18,7 @@ def test_a_number_that_the_host_reads_is_reported() -> None:
 
 
 def test_looking_imports_no_compiler() -> None:
-    """That takes four seconds on some hosts, in the first steps of every run."""
+    """The import would take four seconds on some hosts, in the first steps of every run."""
     code = (
         "import sys, torch\nfrom nurec_lite.base.capture_safety import unsafe_operations\nbefore = 'torch._dynamo' in sys.modules\n"
         "with unsafe_operations(torch.device('cpu')) as unsafe: (torch.ones(3, requires_grad=True) * 2).sum().backward()\n"

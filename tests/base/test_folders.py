@@ -18,7 +18,7 @@ from nurec_lite.base.lock import locked
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """With two files that a render wrote."""
+    """A folder of ours with two files that a render wrote."""
     out = take(tmp_path / "out", "render").folder
     write_text(out / "config.yaml", "x")
     write_text(out / PICTURES / "a_0001.png", "x")

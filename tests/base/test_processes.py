@@ -44,7 +44,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
 
 
 def send(ahead: Ahead, number: signal.Signals) -> None:
-    """To each of the workers."""
+    """Sends a signal to each of the workers."""
     for member in ahead.members:
         assert member.process.pid is not None
         os.kill(member.process.pid, number)

@@ -147,7 +147,7 @@ time.sleep(60)
 
 
 def test_a_process_ends_with_the_one_that_it_belongs_to() -> None:
-    """Also where a profiler stands between them, as a shell does here."""
+    """The process ends even where a profiler stands between them, as a shell does here."""
     with subprocess.Popen([sys.executable, "-c", FIRST], stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         between = int(first.stdout.readline())

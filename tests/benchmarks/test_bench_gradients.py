@@ -203,7 +203,7 @@ def test_kernels_are_close(name: str, sensor: str, workloads: dict[str, Workload
 
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_a_wrong_gradient_is_seen(sensor: str, workloads: dict[str, Workload]) -> None:
-    """Even when the only set has it, whose perturbed means have it, too."""
+    """It is seen even when there is one set alone, whose perturbed means have the wrong gradient as well."""
     view = bench_view(workloads["random"], sensor, {"": spoiled(stages_with("", CPU))}, ARGUMENTS)
     assert view["rows"]["own"]["status"] == "too far from float64: d scales 1.0e-02 (limit 1.0e-03)"
 

@@ -24,7 +24,7 @@ def test_counting() -> None:
 
 
 def test_the_package_costs_nothing_while_no_tool_listens() -> None:
-    """Not compared by the clock: there is no recorder."""
+    """There is no recorder; no times are compared."""
     pytest.importorskip("nvtx")
     with recorders(CPU)["nvtx_package"]():
         assert in_span("name", len) is len

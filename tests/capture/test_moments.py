@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which frames of several sensors belong to one moment, and which moments a split holds out."""
+"""Frames of several sensors that belong to one moment, and moments that a split holds out."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_moments_follow_one_another_over_gaps() -> None:
 
 
 def test_a_camera_of_which_few_images_are_kept_has_its_own_moments() -> None:
-    """So that some of its images are held out: every fifth image is there, and every sweep."""
+    """Some of its images are then held out. Every fifth image is there, and every sweep."""
     sweeps, (images,) = numbers(frames("lidar", at(10, 51)), frames("c", at(2, 11, 0.003), list(range(0, 51, 5))))
     assert len(set(images)) == 11 and images == sorted(images) and set(sweeps) <= {min(images) - 1, *images}
     assert all(abs(0.1 * k - 0.5 * images.index(n)) < 0.5 for k, n in enumerate(sweeps) if n in images)

@@ -53,7 +53,7 @@ def test_it_stops_within_a_few_steps(train: Train, tmp_path: Path) -> None:
 
 
 def test_a_scene_that_flies_apart_is_reported(train: Train, tmp_path: Path) -> None:
-    """Nothing of it is NaN."""
+    """The report comes although nothing of the scene is NaN."""
     ended = train(f"out={tmp_path / 'out'}", "train.steps=64", "lr.means=1000", "lr.means_decay=1")
     assert ended.code == 2 and "Gaussians fly " in ended.error and "; smaller lr.* or loss.* may mend it" in ended.error
     assert "holds the scene as it is now, to be looked at" in ended.error
@@ -61,7 +61,7 @@ def test_a_scene_that_flies_apart_is_reported(train: Train, tmp_path: Path) -> N
 
 
 def flown(path: Path, rows: int, metres: float) -> None:
-    """So many Gaussians of a checkpoint are that far away."""
+    """Moves `rows` Gaussians of a checkpoint that far away."""
     content = torch.load(path, weights_only=False)
     means = content["scene"]["parameters"]["means"]
     means[torch.arange(rows) * 7, torch.arange(rows) % 3] = metres
@@ -82,7 +82,7 @@ OPTIONS = "+opt=[fused_interp,no_sync,fused_activate,morton_order,fused_adam]"
     ],
 )
 def test_a_few_that_fly_away_are_counted(train: Train, trained: Path, how: list[str], metres: float) -> None:
-    """With relocations behind them and without."""
+    """They are counted with relocations behind them and without."""
     flown(trained, 4, metres)
     out = trained.parent
     rest = ["train.resume=auto", "train.steps=22", "density.every=10", "density.start=0", "train.evaluate=true"]

@@ -148,7 +148,7 @@ def test_ctrl_c_where_nobody_reads_any_more(pack: Path, tmp_path: Path, pipe: st
 
 @pytest.mark.slow
 def test_two_requests_end_a_run_whose_loader_is_stopped(pack: Path, tmp_path: Path) -> None:
-    """And save it: waiting for a batch changes nothing."""
+    """The run is saved as well: waiting for a batch changes nothing."""
     running = start(pack, tmp_path, "train.steps=1000000", "+opt=workers", "train.checkpoint_seconds=0.5")
     wait_for((tmp_path / "checkpoint.pt").exists, running)
     for worker in set(session(running.pid)) - {running.pid}:

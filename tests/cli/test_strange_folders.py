@@ -201,7 +201,7 @@ def nurec(*arguments: str, **keys: object) -> subprocess.Popen:
 
 
 def test_two_containers_render_into_one_folder(quick: Path, tmp_path: Path) -> None:
-    """In each of them the process has the number 1."""
+    """The process has the number 1 in each of them."""
     alone = ["unshare", "-p", "-f", "--mount-proc"]
     if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no namespaces here")
@@ -258,7 +258,7 @@ def test_pack_replaces_no_device(shell: Shell, original: Path, tmp_path: Path, d
 
 
 def test_pictures_of_a_program_that_knows_no_folder(tmp_path: Path) -> None:
-    """From Python, without a command: the one file is written, and no marker is left."""
+    """A Python program saves one file; no marker is left beside it."""
     import numpy as np
 
     fill(tmp_path, {"mine": b"1"})

@@ -132,7 +132,7 @@ def _declaration(code: str, start: int, end: int, name: str) -> tuple[str, list[
 
 
 def _split(text: str) -> list[str]:
-    """At the commas outside of parentheses and of <>."""
+    """Splits at the commas outside of parentheses and of <>."""
     parts, depth, start = [], 0, 0
     for k, c in enumerate(text):
         depth += (c in "([{<") - (c in ")]}>")

@@ -171,7 +171,7 @@ def test_another_split_than_the_run_s_says_which_frames_were_trained_on(
 
 
 def part(capture: Capture, *moments: int) -> Capture:
-    """Only these moments of a capture whose numbers are those of its moments."""
+    """The capture with these moments alone; numbers of its frames are those of its moments."""
     images, sweeps = (tuple(f for f in frames if f.index in moments) for frames in (capture.images, capture.sweeps))
     return replace(capture, images=images, sweeps=sweeps, split=None)
 

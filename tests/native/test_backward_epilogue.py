@@ -52,7 +52,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 def scene_of(views: list[View], sensors: tuple[str, ...], n: int, device: torch.device, **options: Any) -> Scene:
-    """Which all of them see: around a sweep, if there is one."""
+    """A scene that all views see; it lies around the sweep, if there is one."""
     return scene_for(views[sensors.index("lidar") if "lidar" in sensors else 0], n, device, **options)
 
 
@@ -60,7 +60,7 @@ FORWARD = torch.tensor([[0.0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 
 
 
 def views_for(sensors: tuple[str, ...], device: torch.device) -> list[View]:
-    """At times of their own; in the third, actors are gone. Beside a sweep, cameras look to its front."""
+    """Views at times of their own; in the third, actors are gone. Beside a sweep, cameras look to its front."""
     views = [views_of(sensor, len(sensors), device)[k] for k, sensor in enumerate(sensors)]
     return [looking(view, FORWARD) if "lidar" in sensors and isinstance(view, CameraView) else view for view in views]
 

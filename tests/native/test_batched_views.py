@@ -91,7 +91,7 @@ def test_without_a_gradient_of_the_distance(sensor: str, device: torch.device) -
 
 @pytest.mark.parametrize("sensor", ["still camera", "moving camera"])
 def test_several_cameras(sensor: str, device: torch.device) -> None:
-    """With intrinsics of their own."""
+    """The cameras have intrinsics of their own."""
     views = by_other_cameras(views_of(sensor, 3, device))
     compare(scene_for(views[0], 200, device), views, stages_for(device))
 
@@ -219,7 +219,7 @@ def test_with_short_keys(sensor: str, device: torch.device) -> None:
 
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.device) -> None:
-    """Also with a capacity beyond their number."""
+    """The lists are as long with a capacity beyond their number."""
     views = views_of(sensor, 3, device)
     scene, stages = scene_for(views[0], 200, device), stages_for(device)
     found, expected = compare(scene, views, stages)
@@ -302,7 +302,7 @@ def _seen_by(sensor: str, cpu: torch.device) -> tuple[list[Any], Scene]:
 
 
 def listed_by_warp_tiles(case: Case, device: torch.device) -> tuple[Any, Any]:
-    """On the CPU, by the drivers of the device."""
+    """The projection and the lists of warp tiles, made on the device and copied to the CPU."""
     with torch.no_grad():
         g = case.world(torch.float32)
         view = cast_view(case.view, torch.float32, device)

@@ -74,7 +74,7 @@ def test_a_word_of_the_compiler_that_is_missing_is_named(
 def test_nvcc_calls_the_compiler_itself(
     cxx: str, host: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without a launcher: nvcc takes one program."""
+    """nvcc takes one program, so no launcher stands before the compiler."""
     for name in ("ccache", "my tools/g++", "cuda/bin/nvcc"):
         script(tmp_path / name, 'exec "$@"')
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))

@@ -260,7 +260,7 @@ def test_a_capacity_that_is_too_small_grows(device: torch.device) -> None:
 
 
 def short_of_memory(own: BatchedRenderer, most: int) -> list[int]:
-    """From now on more views than these do not fit; the numbers that were tried."""
+    """Lets no more than these views fit into memory from now on; returns the numbers that are tried."""
     inner: Callable[..., Any] = own._rendered
     tried: list[int] = []
 

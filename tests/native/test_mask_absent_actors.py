@@ -37,7 +37,7 @@ def spans_of(nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def nodes_of(n: int, still: int, nodes: int) -> Tensor:
-    """In their order; of rows that stay, which nobody looks at, any."""
+    """Nodes of rows in their order. Those of rows that stay may be any: nobody reads them."""
     behind = torch.randint(0, nodes, (n - still,)).sort().values
     return torch.cat([torch.zeros(still, dtype=torch.int64), behind])
 
@@ -84,7 +84,7 @@ def test_values_and_gradients(size: str, times: int, same: bool, device: str) ->
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_ends_of_a_span_belong_to_it(device: str) -> None:
-    """To the last bit of a double."""
+    """The ends count to the last bit of a double."""
     ends = torch.tensor([0.1, 0.1, 0.3, 0.3, torch.nan], dtype=F64)
     ends[[1, 3]] = torch.nextafter(ends[[1, 3]], torch.tensor([0.0, 1.0], dtype=F64))
     node, none = torch.zeros(1, dtype=torch.int64, device=device), [torch.ones(1, device=device)] * len(ends)
@@ -142,7 +142,7 @@ WRONG: dict[str, tuple[int, Any]] = {  # which argument of a call with 31 Gaussi
 
 
 def on(device: str, t: Tensor) -> Tensor:
-    """With gaps where it has them, which copies close."""
+    """The tensor on a device, with its gaps; a plain copy would close them."""
     return t.to(device) if t.is_contiguous() else t.repeat_interleave(2).to(device)[::2]
 
 

@@ -52,7 +52,7 @@ def test_the_largest_do_not_become_infinite(sign: int) -> None:
 
 
 def test_nan_stays() -> None:
-    """Also where all that makes it one lies in the lower half, and where adding would carry into the sign."""
+    """NaN stays where all bits that make it one lie in the lower half, and where adding would carry into the sign."""
     x = from_bits(0x7FC00001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC0FFFF, 0xFFC00000)
     for draw in (0, 1, 0xFFFF):
         assert call("rounded", x, float(draw)).isnan().all()

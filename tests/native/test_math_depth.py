@@ -52,7 +52,7 @@ def test_a_short_key_is_the_first_bits_of_sixteen_octaves(bits: int) -> None:
 
 @pytest.mark.parametrize(("bits", "step"), [(24, 2.0**-20), (16, 2.0**-12)])
 def test_distances_with_one_key_differ_by_less_than_a_step(bits: int, step: float) -> None:
-    """And those that differ by a step of their size have other keys."""
+    """Distances that differ by a step of their size have other keys."""
     x = NEAREST * 2 ** torch.linspace(0, 15.99, 20_001, dtype=F64)[:, None]
     x = x.float().to(F64)
     assert (short(x * (1 + step), bits) > short(x, bits)).all()

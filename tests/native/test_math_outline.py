@@ -38,7 +38,7 @@ def view_of(shutter: str, lens: tuple[float, ...] = ()) -> CameraView:
 
 
 def gaussians(view: CameraView, n: int, near: bool, shape: str) -> WorldGaussians:
-    """In front of the camera, or all about it."""
+    """Gaussians in front of the camera, or all about it."""
     about = torch.randn(n, 3, dtype=F64) * torch.tensor([1.5, 1, 1]) + torch.tensor([0, 0, 0.3])
     g = make_gaussians(about if near else in_frustum(view, n, 1, 12, 0.3), speed=2.0)
     fixed = SHAPES[shape]

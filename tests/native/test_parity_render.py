@@ -183,7 +183,7 @@ def test_gaussians_behind_the_camera_leave_the_sky(device: torch.device) -> None
 
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])
 def test_every_parameter_gets_a_gradient(sensor: str, device: torch.device) -> None:
-    """So that none of the comparisons here is one of zeros."""
+    """None of the comparisons here is one of zeros."""
     case = camera_case(wide_view("camera")) if sensor == "camera" else lidar_case(wide_view("lidar"))
     gradients = gradients_of(case, device)
     none = {"lidar_logits"} if sensor == "camera" else {"sh0", "sh_rest", "sky"}

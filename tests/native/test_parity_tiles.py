@@ -351,7 +351,7 @@ def test_lists_with_capacity_are_the_lists(name: str, n: int, plan: RenderPlan, 
 @pytest.mark.parametrize("capacity", [0, 1, 20])
 @pytest.mark.parametrize("name", VIEWS)
 def test_too_little_capacity_is_reported(name: str, capacity: int, plan: RenderPlan, device: torch.device) -> None:
-    """And nothing is written, or points, beyond it."""
+    """Nothing is written beyond it, and no offset points beyond it."""
     view, seen, every = projections(name, device, 400)
     found, needed = within(every, view, plan, capacity)
     assert needed == len(native.tile(seen, view, plan=plan).gaussians) > capacity

@@ -103,7 +103,7 @@ def test_every_formula_compiles_for_the_device(nvcc: str, tmp_path: Path) -> Non
 
 
 def test_names_of_kernels_end_alike() -> None:
-    """So that one filter of ncu, `.*_kernel`, finds all of ours."""
+    """One filter of ncu, `.*_kernel`, then finds all of ours."""
     names = {kernel.split("<")[0] for kernels in read_budget().values() for kernel in kernels}
     assert [name for name in names if not name.endswith("_kernel")] == []
 

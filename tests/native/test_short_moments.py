@@ -183,7 +183,7 @@ def test_the_mean_of_many_is_that_in_float32() -> None:
 
 
 def assert_mean(found: Tensor, expected: float) -> None:
-    """Within five of its own errors."""
+    """Asserts that a mean lies within five of its own errors."""
     assert abs(float(found.mean()) - expected) < 5 * float(found.std()) / found.numel() ** 0.5 + 1e-6
 
 

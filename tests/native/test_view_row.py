@@ -24,7 +24,7 @@ TURNS = [Motion(turn=turn) for turn in ((0.0, 0.0, 0.0), (1e-6, 0.0, 0.0), (2.0,
 
 
 def views(T: Tensor = POSE) -> list[CameraView | LidarView]:
-    """In float32: every shutter, a lidar, a distorted camera; standing, turning, and as vehicles move."""
+    """Views in float32: every shutter, a lidar, a distorted camera; standing, turning, and as vehicles move."""
     cameras = [make_camera_view(9, 7, 8.0, shutter, CAMERA_MOTION, T) for shutter in SHUTTERS]
     turning = [make_camera_view(9, 7, 8.0, "top_to_bottom", motion, T) for motion in TURNS]
     distorted = make_camera_view(9, 7, 8.0, "global", CAMERA_MOTION, T, (-0.3, 0.1, 1e-3, -2e-3, 0.01))
@@ -151,7 +151,7 @@ def rows(values: list[tuple[float, ...]]) -> Tensor:
 
 
 def test_rotations() -> None:
-    """Also at half turns, where a component changes its sign, and where series take over."""
+    """Rotations include half turns, where a component changes its sign, and small ones, where series take over."""
     a, b = quat_pairs()
     pairs = list(zip(a.tolist(), b.tolist(), strict=True))
     close = {"atol": 1e-15, "rtol": 1e-14}

@@ -74,7 +74,7 @@ def test_one_image_and_one_sweep_are_the_baseline_s() -> None:
 
 
 def test_the_cameras_of_a_moment_come_together_in_one_order() -> None:
-    """So that a step of both is of one size, whichever was drawn first."""
+    """A step of both is then of one size, whichever was drawn first."""
     for step in range(24):
         images, _ = planned(2).chosen(step)
         assert len(set(moments(PLAN.capture, images))) == 1
@@ -150,7 +150,7 @@ def gradients(stages: Stages, shots: Shots) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("images", [2, 3])
 def test_the_gradient_is_the_mean_of_those_of_single_images(images: int) -> None:
-    """With the same sweep, and regularisers once."""
+    """All steps have the same sweep; regularisers count once."""
     stages = base_stages("native", CPU)
     together = planned(images).load(4)
     alone = [gradients(stages, replace(together, images=(shot,))) for shot in together.images]
@@ -279,7 +279,7 @@ SETS = [
 
 
 def stages_with(names: tuple[str, ...], images: int = 3, sweeps: int = 2) -> Stages:
-    """In this order, also options that do nothing for a CPU and are refused there."""
+    """Stages with the options in this order; options that are refused on a CPU, because they do nothing there, are taken, too."""
     stages = base_stages("native", CPU)
     for name in names:
         values = own(images, sweeps)[name] if name == "batch" else parameters_of(name)

@@ -44,7 +44,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 def behind(stages: Stages, *names: str) -> Stages:
-    """With these, too."""
+    """The stages with these options behind them."""
     for name in names:
         stages = option_module(name).apply(stages, **parameters_of(name))
     return stages

@@ -112,7 +112,7 @@ def test_a_quaternion_without_length_is_what_torch_makes_of_it(device: str) -> N
 )
 @pytest.mark.parametrize("n", [0, 33, 300])
 def test_what_nothing_depends_on_has_no_gradient(asked: tuple[str, ...], n: int, device: str) -> None:
-    """Else Adam would go on with its momentum."""
+    """With a gradient of zeros Adam would go on with its momentum."""
     g = gaussians_of(n)
     given = {k: d for k, d in given_to(g).items() if k in asked}
     _, grads = differentiated(fused_activate.activate, on(g, device), {k: d.to(device) for k, d in given.items()})

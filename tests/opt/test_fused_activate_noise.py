@@ -98,7 +98,7 @@ def plain_noise(state: TrainState) -> None:
 @pytest.mark.parametrize("counted", [0, 41])
 @pytest.mark.parametrize("amount", [0.0, 0.5])
 def test_the_stage_draws_by_updates_and_seed(amount: float, counted: int) -> None:
-    """And leaves torch's generator where it is."""
+    """Torch's generator stays where it is."""
     config = tiny_config(seed=5, density=DensityConfig(noise=amount))
     states = []
     for stage in (plain_noise, fused_activate.noise):

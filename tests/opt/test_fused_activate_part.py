@@ -82,7 +82,7 @@ def test_the_step_s_relocation_is_by_the_option_s_stage() -> None:
 
 
 def test_the_baseline_s_relocation_asks_the_stage() -> None:
-    """And not the readable one by itself."""
+    """It does not call the readable function itself."""
     result: list[int | None] = []
 
     def part(*given: Any) -> Any:

@@ -98,7 +98,7 @@ def test_steps(device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("size", [1e-3, 1e-12, 1e12])
 def test_gradients_of_any_size(size: float, device: str) -> None:
-    """Also where epsilon counts."""
+    """Gradients include such small ones that epsilon counts."""
     ours, plain = optimizers(((65, 3),), device)
     for _ in range(3):
         give_gradients(ours, plain, size=size)
@@ -155,7 +155,7 @@ def test_gradients_that_start_anywhere(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_parameters_that_lie_in_another_order(device: str) -> None:
-    """Such as the sky, whose channels are the last in memory."""
+    """The sky is one: its channels are the last in memory."""
     optimizers_of = [torch.optim.Adam([torch.rand(4, 7, 3, device=device, dtype=d).movedim(-1, 0).requires_grad_()],
                                       eps=EPSILON, fused=True) for d in (torch.float32, torch.float64)]  # fmt: skip
     ours, plain = optimizers_of

@@ -223,7 +223,7 @@ class _Asks(TorchDispatchMode):
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On a CPU the listed Gaussians are gathered first, which asks for their number; on a GPU they are not."""
+    """Lets a CPU act as a GPU does. Otherwise a CPU gathers the listed Gaussians first, and asks for their number."""
     monkeypatch.setattr(native, "on_gpu", lambda gaussians: True)
     yield
 
@@ -245,7 +245,7 @@ def test_nothing_in_a_step_asks_for_a_number(calibrate: bool, grid: list[int] | 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
 def test_without_it_a_step_asks() -> None:
-    """So the test above can fail."""
+    """The test above can fail: a step without the option asks the device."""
     state, stages = tiny_state(), stages_of(WITHOUT)
     shots = state.plan.load(3)
     with _Asks(), pytest.raises(AssertionError, match="would wait for a GPU"):

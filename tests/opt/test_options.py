@@ -230,7 +230,7 @@ def test_an_unknown_parameter_is_an_error_that_lists_the_known_ones() -> None:
 def test_all_leaves_out_what_needs_compiled_kernels(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With ops=reference; nobody asked for those options by name."""
+    """They are left out with ops=reference, since nobody asked for them by name."""
     listed = {"all": {"cpu": ["collect_once", "fused_interp", "no_sync", "split_backward", "launch_bounds"]}}
     caplog.set_level("INFO")
     stages = build_stages(listed, reference_stages())

@@ -55,7 +55,7 @@ def test_what_is_on_the_device_already_stays_where_it_is(monkeypatch: pytest.Mon
 
 
 def test_each_step_asks_for_a_buffer_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which one may be written again is the allocator's to know: none is kept."""
+    """No buffer is kept: the allocator knows which one may be written again."""
     asked: list[bool] = []
     empty = torch.empty
 

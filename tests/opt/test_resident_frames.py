@@ -30,7 +30,7 @@ def fed(stages: Stages, plan: ShotPlan, step: int) -> Shots:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_finds_every_frame_that_a_late_step_gives_it(stages: Stages, rank: int) -> None:
-    """Which frames a rank gets changes from epoch to epoch."""
+    """The frames that a rank gets change from epoch to epoch."""
     sizes = {"images_a_step": 2, "sweeps_a_step": 2, "sweeps_every": 4, "rank": rank, "ranks": 2}
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=EVERY_RAY, **sizes)
     for step in range(0, 400, 4):

@@ -71,7 +71,7 @@ def store_of(stages: Stages) -> resident.Store:
 
 
 def give(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """So many bytes for a share of a half."""
+    """Gives the option that many bytes for a share of a half."""
     monkeypatch.setattr(resident, "free_memory", lambda device: 2 * most)
 
 

@@ -40,7 +40,7 @@ def stages_of(*names: str, device: torch.device = CPU) -> Stages:
 
 @pytest.fixture
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU as well, where there is but one stream."""
+    """Allows the option on a CPU as well, where there is but one stream."""
     monkeypatch.setattr(side_streams, "unavailable", lambda stages: None)
 
 
@@ -52,7 +52,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Noted(Tensor):
-    """On a GPU, if one asks it."""
+    """A tensor that says that it lies on a GPU, and notes the streams that use it."""
 
     is_cuda = True
     notes: list[str]

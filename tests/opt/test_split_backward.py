@@ -189,7 +189,7 @@ def test_few_gaussians(sensor: str, plan: BackwardPlan, n: int, device: torch.de
 
 
 def with_tiles(values: Values, tiles: int) -> Values:
-    """So many: an image of MANY_TILES has an instance of its own."""
+    """The values with that many tiles: an image of MANY_TILES has an instance of its own."""
     pairs = filled_up(PairList(*(values[k] for k in ("rays", "offsets", "gaussians"))), tiles)
     return values | {"rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians}
 

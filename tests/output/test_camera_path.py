@@ -53,7 +53,7 @@ def test_angles_are_those_of_the_rotation(yaw: float, pitch: float, roll: float)
 
 @pytest.mark.parametrize("lens", [Pinhole(640, 360, 0.9), "02"])
 def test_what_is_written_is_read_back(lens: Pinhole | str, tmp_path: Path) -> None:
-    """Also places of a map, and the name of a camera that looks like a number."""
+    """That holds for places of a map, and for the name of a camera that looks like a number."""
     path = CameraPath(lens, (key(0, 0.1, 4e6, 0.3, -1.2, 2.0), key(2.5, 0.1, 4e6 + 1, -3.0, math.pi / 2)))
     found = read_camera_path(written(tmp_path, path_text(path)))
     if isinstance(lens, Pinhole):

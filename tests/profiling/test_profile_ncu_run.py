@@ -57,7 +57,7 @@ class StandIn:
 
 @pytest.fixture
 def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """With the package nvtx, whether it is installed or not."""
+    """A stand-in for ncu, with the package nvtx, whether that is installed or not."""
     (tmp_path / "bin").mkdir()
     monkeypatch.delenv(SETTING, raising=False)
     monkeypatch.setattr(nvtx, "installed", lambda: True)

@@ -69,7 +69,7 @@ def test_the_readme_is_short() -> None:
 
 
 def prose(page: Path) -> str:
-    """Without code, since brackets there are no links."""
+    """The text of a page without code, since brackets there are no links."""
     return re.sub(r"^```.*?^```|^ {4}.*?$|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 

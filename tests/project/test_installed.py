@@ -41,7 +41,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(site: Path, folder: Path, verb: str, *arguments: str) -> str:
-    """In a folder that has nothing to do with the checkout."""
+    """Runs a command in a folder that has nothing to do with the checkout; returns its output."""
     environment = os.environ | {"PYTHONPATH": str(site)}
     command = [sys.executable, "-m", f"nurec_lite.{verb}", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)

@@ -34,7 +34,7 @@ def test_there_are_options() -> None:
 @pytest.mark.parametrize("name", CONFIGURED)
 @pytest.mark.parametrize("place", PLACES)
 def test_option_has_its_file(name: str, place: str) -> None:
-    """And that file says its name."""
+    """The file says the option's name."""
     (path,) = ROOT.glob(place.format(name))
     text = path.read_text()
     assert re.search(rf"\b{name}\b", text)
@@ -77,7 +77,7 @@ def applied(name: str) -> tuple[Stages, Stages]:
 
 
 def requirements(name: str) -> tuple[str, ...]:
-    """In an order that can be applied."""
+    """The options that an option needs, in an order that can be applied."""
     found: list[str] = []
     for required in option_module(name).REQUIRES:
         found += [n for n in (*requirements(required), required) if n not in found]

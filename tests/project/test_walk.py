@@ -50,7 +50,7 @@ def test_from_the_readme_to_the_code_of_an_option(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_page_is_read_in_two_minutes(name: str) -> None:
-    """And it has its parts: code before and after, figures, limits, commands."""
+    """The page has its parts: code before and after, figures, limits, commands."""
     text = (option.FOLDER / f"{name}.md").read_text()
     assert len(text.split()) <= 450
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Code", "Measured", "Limits", "Measure it again"]
@@ -108,7 +108,7 @@ def test_recorded_profiles_can_be_compared(tool: str) -> None:
 
 
 def test_the_post_is_linked_by_its_address_wherever_it_is_mentioned() -> None:
-    """Not by the front page of the blog."""
+    """No link leads to the front page of the blog."""
     for page in (ROOT / "README.md", ROOT / "kernels/README.md", *(ROOT / "docs").rglob("*.md")):
         text = page.read_text()
         assert not re.search(r"\(https://developer\.nvidia\.com/blog/?\)", text)

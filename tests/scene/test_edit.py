@@ -48,7 +48,7 @@ def of_node(scene: Scene, world: WorldGaussians, k: int) -> WorldGaussians:
 
 
 def assert_equal(a: WorldGaussians, b: WorldGaussians) -> None:
-    """But for rounding: the same formulas, beside other rows."""
+    """Asserts that Gaussians are equal up to rounding: the same formulas ran beside other rows."""
     for f in fields(WorldGaussians):
         assert_rounded_alike(getattr(a, f.name), getattr(b, f.name))
 

@@ -47,7 +47,7 @@ def dense() -> Capture:
 
 
 def all_seen(capture: Capture, far: Tensor | None = None, sky_height: int = 8) -> Seen:
-    """And nothing beyond, if no points are given."""
+    """All that the capture sees; nothing far away if no points are given."""
     return seen(Asked(capture, torch.zeros(0, 3, dtype=torch.float64) if far is None else far, sky_height))
 
 

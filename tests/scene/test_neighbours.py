@@ -11,7 +11,7 @@ from nurec_lite.scene.neighbours import nearest_by_cells, nearest_by_tree
 
 @pytest.fixture(autouse=True)
 def cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for the few points of a test."""
+    """Makes the search take cells for the few points of a test, too."""
     monkeypatch.setattr(neighbours, "ALL_PAIRS", 2000)
     monkeypatch.setattr(neighbours, "SEVERAL", 7)
     monkeypatch.setattr(neighbours, "AT_ONCE", 5000)

@@ -56,7 +56,7 @@ def turned(view: View, turn: Tensor, shift: Tensor) -> View:
 
 
 def learned(view: View, turn: Tensor, shift: Tensor) -> Calibration:
-    """That corrects this view by so much: a rig whose axes are the sensor's."""
+    """A calibration that corrects this view by that turn and shift: of a rig whose axes are the sensor's."""
     zeros, ones = torch.zeros(1, 3, dtype=F64), torch.ones(2, 1, dtype=F64)
     knots = torch.tensor([view.time_start - 1, view.time_end + 1], dtype=F64)
     drift = torch.zeros(1, 2, 2, 3, dtype=F64)

@@ -566,7 +566,7 @@ def value_and_gradients(sensor: str) -> tuple[tuple[Tensor, ...], tuple[Tensor, 
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])
 @pytest.mark.parametrize("n_tiles", [1, 7])
 def test_the_size_of_chunks_does_not_matter(sensor: str, n_tiles: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To rounding: matrix products of another batch size may round another way."""
+    """Results are equal up to rounding: matrix products of another batch size may round another way."""
     expected, expected_gradients = value_and_gradients(sensor)
     monkeypatch.setattr(reference, "CHUNK_TILES", n_tiles)
     result, gradients = value_and_gradients(sensor)

@@ -38,7 +38,7 @@ class Elsewhere(torch.Tensor):
 
 
 class Other(TorchDispatchMode):
-    """Within it DEVICE works; for this thread alone. AssertionError where tensors of both places come together."""
+    """Makes DEVICE work in a block, for this thread alone. AssertionError where tensors of both places come together."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _computed(func, args, kwargs or {})

@@ -36,7 +36,7 @@ def middles(capture: Capture) -> Tensor:  # [K] seconds
 
 
 def hidden(capture: Capture) -> Capture:
-    """Without any pose."""
+    """The capture without any pose."""
     eye = torch.eye(4, dtype=torch.float64)
     return replace(with_poses(capture, lambda times: eye.expand(*times.shape, 4, 4)), poses_from=UNKNOWN)
 

@@ -15,5 +15,5 @@ def kept(capture: Capture) -> Capture:
 
 @lru_cache(maxsize=1)
 def kept_pandaset() -> Capture:
-    """With its front camera, for all tests of a process."""
+    """PandaSet with its front camera, read once for all tests of a process."""
     return kept(read_pandaset(cameras=("front_camera",)))

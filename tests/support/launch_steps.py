@@ -39,7 +39,7 @@ def stages_with(device: torch.device, names: tuple[str, ...], **own: Any) -> Sta
 def state_for(
     stages: Stages, device: torch.device, calibrate: bool = False, rays: int = 128, own_opacities: bool = True
 ) -> TrainState:
-    """Without relocations; `own_opacities`: the lidar's."""
+    """A state that makes no relocations; with `own_opacities` the lidar has opacities of its own."""
     config = tiny_config(density=DensityConfig(every=1000))
     config.model.calibrate, config.model.lidar_opacity = calibrate, own_opacities
     config = replace(config, train=replace(config.train, lidar_rays=rays))
@@ -84,7 +84,7 @@ def assert_ended_alike(found: TrainState, expected: TrainState) -> None:
 
 
 def counted(stages: Stages, *names: str) -> tuple[Stages, Counter[str]]:
-    """And how often these are called."""
+    """The stages, and how often those of these names are called."""
     calls: Counter[str] = Counter()
 
     def around(name: str) -> Callable[[Callable], Callable]:

@@ -14,6 +14,6 @@ def seen_returns(
     drop: Tensor,  # [R]
     opacity: Tensor,  # [R]
 ) -> LidarReturns:
-    """With these values, the drop up to rounding."""
+    """Returns with these values, the drop up to rounding."""
     passed = 1 - opacity
     return LidarReturns(distance, median, torch.stack([intensity, drop - passed], dim=-1), passed)

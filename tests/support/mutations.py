@@ -115,7 +115,7 @@ def _replace(data: bytes, a: int, b: int) -> bytes:
 
 
 def _replace_word(data: bytes, a: int, b: int) -> bytes:
-    """At a multiple of four bytes, where the numbers of a binary file lie."""
+    """Replaces a word at a multiple of four bytes, where the numbers of a binary file lie."""
     i = a % (len(data) // 4 + 1) * 4
     return data[:i] + WORDS[b % len(WORDS)] + data[i + 4 :]
 
@@ -200,7 +200,7 @@ def folder_of(factory: pytest.TempPathFactory, name: str) -> Path:
 
 
 def overwrite(path: Path, data: bytes) -> None:
-    """To cut a file that is there to nothing costs 1 ms, because ext4 then writes the new one to the disk at once."""
+    """Writes a file anew. It is removed before: ext4 writes a file that is cut to nothing to the disk at once, which takes 1 ms."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 

@@ -44,7 +44,7 @@ def with_a_camera_turned(capture: Capture) -> Capture:
 
 
 def with_the_lidar_turned(capture: Capture) -> Capture:
-    """To the left, likewise."""
+    """The capture with its lidar turned to the left, by the same angle."""
     (lidar,) = capture.lidars
     return replace(capture, lidars=(replace(lidar, T_rig_lidar=lidar.T_rig_lidar @ _turn(2)),))
 

@@ -193,7 +193,7 @@ def in_parts(
     g: WorldGaussians,
     still: int,  # the first ones, which must be in the world's axes
 ) -> SplitGaussians:
-    """Without the velocities of those that stand still."""
+    """The Gaussians as static and moving ones; static ones have no velocities."""
     moving = {k: getattr(g, k)[still:] for k in ("means", "quats", "velocities")}
     moving |= {"rotations": g.frames[still:], "nodes": torch.arange(len(g) - still, device=g.frames.device)}
     whole = {k: getattr(g, k) for k in ("scales", "opacities", "lidar")}

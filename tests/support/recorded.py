@@ -53,7 +53,7 @@ def two_steps() -> Trace:
 
 
 def _step(t: int, c: int) -> tuple[list[Range], list[Call], list[Work]]:
-    """In microseconds since the step began: 365 of 1000 with work of the GPU, 4 kernels, 1 copy that the host waits for."""
+    """A step of 1000 microseconds: 365 of them with work of the GPU, 4 kernels, 1 copy that the host waits for."""
 
     def at(kind: type, name: str, start: float, end: float, *rest: Any) -> Any:
         return kind(name, t + round(start * US), t + round(end * US), *rest)
@@ -121,7 +121,7 @@ class NsysFile:
         self.add("NVTX_EVENTS", start=start, end=end, eventType=kind, globalTid=where, domainId=domain, **named)
 
     def domain(self, name: str, number: int, pid: int = PID, registered: bool = False) -> None:
-        """That a process made it."""
+        """Records that a process made a domain."""
         self.range(name, 0, None, thread(MAIN, pid), registered, kind=75, domain=number)
 
     def trace(self, trace: Trace, pid: int = PID, domain: int = 0) -> None:

@@ -26,7 +26,7 @@ class RecordedStream:
 
 
 class RecordedTensor:
-    """On a GPU, if one asks it."""
+    """A tensor that says that it lies on a GPU, and notes the streams that use it."""
 
     is_cuda = True
 

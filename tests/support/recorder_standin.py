@@ -41,7 +41,7 @@ class StandIn:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU everything is the host's, so nothing is unsafe."""
+    """Puts the stand-in into the modules that record. No finding counts: on a CPU everything is the host's, so nothing is unsafe."""
     for module in (cuda_graph, relocation_graph):
         monkeypatch.setattr(module, "Recorder", StandIn)
     monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)

@@ -19,7 +19,7 @@ def assert_rounded_alike(
     expected: Tensor,  # [...] stored, or computed beside other rows
     ulps: float = ULPS,
 ) -> None:
-    """To so many units in the last place of the largest number; bitwise where these are no floating-point numbers."""
+    """Asserts equality to that many units in the last place of the largest number; bitwise where these are no floating-point numbers."""
     assert found.dtype == expected.dtype and found.shape == expected.shape
     if not expected.is_floating_point():
         assert torch.equal(found, expected)

@@ -11,7 +11,7 @@ from nurec_lite.training.shots import Shots
 
 
 def assert_same(a: Shots, b: Shots) -> None:
-    """With their views, and with the capture's own sensors."""
+    """Asserts that shots are equal: their views, too, and that their sensors are the capture's own objects."""
     assert a.step == b.step
     for x, y in zip((*a.images, *a.sweeps), (*b.images, *b.sweeps), strict=True):
         assert x.index == y.index

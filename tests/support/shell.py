@@ -77,7 +77,7 @@ class Train:
 
 
 def lines_of(error: str) -> list[str]:
-    """Without progress bars."""
+    """The lines of an output without progress bars."""
     return [line for line in re.split(r"[\r\n]+", error) if line and "%" not in line[:4]]
 
 

@@ -47,7 +47,7 @@ def no_sync_of(stages: Stages) -> NoSync:
 
 
 def cramped(stages: Stages, at: set[int]) -> Stages:
-    """At the first try of the given steps, all views get a capacity of three entries."""
+    """Gives all views a capacity of three entries at the first try of the given steps."""
     option, left = no_sync_of(stages), set(at)
     start = option._start
 

@@ -10,7 +10,7 @@ STORED = ("quats", "log_scales", "opacity_logits", "lidar_logits")  # sources of
 
 
 def gaussians_of(n: int, columns: int = 3, odd: bool = True) -> Gaussians:
-    """With `odd`: quaternions without length, or with too little of it, and logits whose sigmoid is 0 or 1."""
+    """Stored Gaussians. With `odd` some quaternions have no length, or too little of it, and the sigmoid of some logits is 0 or 1."""
     generator = torch.Generator().manual_seed(n + columns)
 
     def made(*shape: int) -> Tensor:

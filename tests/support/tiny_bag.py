@@ -314,7 +314,7 @@ def rows_of(pixels: np.ndarray, encoding: str) -> np.ndarray:  # [H, step] uint8
 
 
 def points_of(sweep: Sweep, stamp: int, driver: Driver) -> tuple[np.ndarray, int]:  # records with all fields, rows
-    """In the order of time; organised, in the order of rings and with points that did not return."""
+    """Points in the order of time; organised ones in the order of rings, with points that did not return."""
     if driver.rows:
         sweep = sweep.select(torch.argsort(sweep.rings, stable=True))
     elif driver.zero is False:

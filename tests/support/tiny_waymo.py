@@ -222,7 +222,7 @@ def _images(prefix: str, images: list[Tensor]) -> dict[str, Any]:
 
 
 def _boxes() -> dict[str, Any]:
-    """In the vehicle's frame at the frame's pose, the car where it is when the upper lidar passes it."""
+    """Boxes in the vehicle's frame at the frame's pose; the car is where it is when the upper lidar passes it."""
     prefix, rows = "[LiDARBoxComponent].", list[tuple[int, str, int, Tensor]]()
     for k in range(FRAMES):
         T = invert(at(TURN * k + MOMENT))

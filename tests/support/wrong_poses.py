@@ -132,7 +132,7 @@ def tunnel(frames: int = 12, speed: float = 10.0) -> Capture:
 
 
 def _walls(lidar: Lidar, start: float) -> Sweep:
-    """At y = 4 m and -5 m, floor at -1.8 m, roof at 4 m."""
+    """A sweep between walls at y = 4 m and -5 m, a floor at -1.8 m and a roof at 4 m."""
     ring, k = torch.meshgrid(torch.arange(len(lidar.elevations)), torch.arange(lidar.azimuth_steps), indexing="ij")
     azimuth = math.pi - 2 * math.pi * (k.flatten() + 0.5) / lidar.azimuth_steps
     d = unit_directions(torch.stack([azimuth, lidar.elevations[ring.flatten()]], dim=1)).double()

@@ -50,7 +50,7 @@ FEEDING = ("prefetch", "resident", "pinned", "workers", "workers pinned prefetch
 
 
 def capture_of(**changes: Any) -> Capture:
-    """With other cameras."""
+    """The capture with changed cameras."""
     capture = tiny_capture()
     return replace(capture, cameras=tuple(replace(camera, **changes) for camera in capture.cameras))
 
@@ -281,7 +281,7 @@ def test_the_bundled_street_trains(tmp_path: Path, optioned: bool) -> None:
 
 
 def test_lists_of_whole_images_have_a_capacity_of_their_own() -> None:
-    """Else the first steps after the change would fail and be done again."""
+    """Without it the first steps after the change would fail and be done again."""
     stages, state = stages_of("fused_interp", "no_sync"), tiny_state(coarse_config(every=1000))
     steps(stages, state, 16)
     kinds = set(no_sync_of(stages).capacities._needed)

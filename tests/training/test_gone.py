@@ -98,7 +98,7 @@ def test_what_lies_beyond_the_edge_in_any_direction() -> None:
 @pytest.mark.parametrize("how", [relocate, relocate_masked])
 @pytest.mark.parametrize("own_opacity", [False, True])
 def test_the_next_relocation_moves_what_is_buried(how: Callable[..., Any], own_opacity: bool) -> None:
-    """To a live Gaussian, without moments; all others stay."""
+    """It moves to a live Gaussian, without moments; all others stay."""
     state = trained(cap=0)
     g = state.scene.gaussians
     assert g.lidar_logits.shape[1] == 3

@@ -91,7 +91,7 @@ def test_an_origin_of_the_capture_counts(nothing_estimated: None) -> None:
     ],
 )
 def test_own_poses_that_training_took_stay(nothing_estimated: None, trained: str, now: str, kept: bool) -> None:
-    """So that the comparison with the checkpoint sees other ones."""
+    """The comparison with the checkpoint then sees other poses."""
     other = replace(altered(street(), lambda _, poses: poses @ exp(0.1 * TWIST)), poses_from=now)
     assert_same_poses(posed(other, "auto", known(street(), trained)), other if kept else street())
 

@@ -88,7 +88,7 @@ def test_copies_share_both_opacities(chosen: Callable, opacities: tuple[float, f
 
 
 def test_scales_shrink_the_more_the_more_opaque() -> None:
-    """So the least factor is that of the greatest opacity, for any number of copies."""
+    """The least factor is that of the greatest opacity, for any number of copies."""
     o = torch.linspace(DEAD_OPACITY, 1 - 1e-6, 400, dtype=torch.float64)
     for n in range(2, MAX_COPIES + 1):
         _, factor = split_opacity(o, torch.full((len(o),), n))

@@ -10,7 +10,7 @@ from nurec_lite.training.order import Order
 
 
 def test_a_moment_with_too_many_cameras_gives_the_frame_that_was_drawn() -> None:
-    """So with one frame a step the order is that of single frames, with any moments."""
+    """With one frame a step the order is that of single frames, with any moments."""
     one, apart = (Order((10, 11, 12), moments, seed=0, most=1) for moments in ((0, 0, 0), (0, 1, 2)))
     assert [one.of(step) for step in range(9)] == [apart.of(step) for step in range(9)]
 
@@ -28,7 +28,7 @@ def test_all_frames_come_before_one_comes_again(frames: int, cameras: int, image
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 5))
 def test_whole_moments_stay_together_where_they_fit(moments: int, cameras: int, seed: int) -> None:
-    """In the order of the frames, whichever of them the epoch's order names first."""
+    """Their frames keep their order, whichever of them the epoch's order names first."""
     frames = tuple(range(moments * cameras))
     order = Order(frames, tuple(k // cameras for k in frames), seed, cameras)
     for step in range(3 * moments):

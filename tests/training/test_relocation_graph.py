@@ -38,7 +38,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 
 @pytest.fixture
 def safe(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU everything is the host's, so nothing is unsafe."""
+    """Lets no finding count on a CPU, where everything is the host's and nothing is unsafe."""
     if device.type == "cpu":
         monkeypatch.setattr(Findings, "__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {})))
 

@@ -44,7 +44,7 @@ def counting(name: str, calls: Calls, function: Callable) -> Callable:
 
 
 def around(name: str, *stages: str) -> StandIn:
-    """Only looks on."""
+    """A stand-in that wraps stages and only counts their calls."""
     return lambda record, calls: record.wrap(**{stage: lambda inner: counting(name, calls, inner) for stage in stages})
 
 

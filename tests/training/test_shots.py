@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which frames and rays a step trains on."""
+"""Frames and rays that a step trains on."""
 
 import pickle
 from collections import Counter

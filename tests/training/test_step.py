@@ -34,7 +34,7 @@ def learnt(shots: Shots) -> tuple[StepResult, dict[str, Tensor]]:
 
 
 def test_rates_come_to_the_device_with_what_is_learned() -> None:
-    """Not before: until then somebody may have another way there for them."""
+    """They do not come earlier: until then another stage may bring them."""
     brought: list[Tensor] = []
     stages = reference_stages().replaced(upload=lambda t, device: brought.append(t) or t.clone())  # type: ignore[func-returns-value]
     state = tiny_state()
@@ -149,7 +149,7 @@ def test_a_step_may_have_no_sweep() -> None:
 
 
 def test_a_step_may_have_no_image() -> None:
-    """Then nothing is said of images, and the scene still learns."""
+    """The report then says nothing of images, and the scene still learns."""
     result, found = learnt(tiny_shots((), (0, 1)))
     assert set(result.terms) == SWEEP_TERMS | SCENE_TERMS and result.mse is None
     assert "sky" not in found and found["lidar_logits"].abs().max() > 0 and found["means"].abs().max() > 0

@@ -69,7 +69,7 @@ def about_z(degrees: float) -> Tensor:
 
 
 def looking(degrees: float) -> Callable[[Tensor], Tensor]:
-    """From its place, so much farther left."""
+    """Returns a change of a mounting: the same place, turned farther left."""
     return lambda T: torch.cat([(about_z(degrees) @ T)[:, :3], T[:, 3:]], dim=1)
 
 

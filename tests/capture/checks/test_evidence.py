@@ -74,7 +74,7 @@ def test_the_capture_of_the_page_is_not_wrong_with_a_coarser_lidar(size: tuple[i
 
 
 def test_a_slanted_wall_has_no_edges_in_a_coarse_sweep() -> None:
-    """Only the car in front of it, which has two in each row that meets it."""
+    """Only the car in front of the wall has edges: two in each row that meets it."""
     capture = example(16, 90)
     frame = capture.sweeps[0]
     points = edge_points(frame, ordered(frame.load()), capture.lidars[0])

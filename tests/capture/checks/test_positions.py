@@ -33,7 +33,7 @@ def doubts(capture: Capture) -> list[Verdict]:
 
 
 def measured(capture: Capture, moved: Callable[[Tensor, Tensor], Tensor], poses_too: bool = True) -> Capture:
-    """With a unit that measures ten times a second. `moved` makes positions [n, 3] of right ones and their times."""
+    """A capture whose unit measures ten times a second. `moved` makes positions [n, 3] of right ones and their times."""
     path = trajectory_of(capture)
     times = torch.arange(0.05, 1.6, 0.1, dtype=torch.float64)
     T = torch.stack([path.at(float(t)) for t in times])
@@ -61,7 +61,7 @@ def jump(metres: float) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def freeze(places: Tensor, times: Tensor) -> Tensor:
-    """From 0.6 to 1 s."""
+    """Positions that stand still from 0.6 to 1 s."""
     inside = (times > 0.6) & (times < 1.0)
     return torch.where(inside[:, None], places[inside][0], places)
 

@@ -195,7 +195,7 @@ def test_several_drives(root: Path) -> None:
 
 
 def test_frames_are_in_the_order_of_their_numbers(root: Path) -> None:
-    """Also where names have different lengths."""
+    """The order holds where names have different lengths."""
     for path in (root / DRIVE).glob("*/data/*"):
         path.rename(path.with_name(path.name[9 if "1" in path.name else 0 :]))
     assert [frame.index for frame in load(root).sweeps] == [0, 1, 2]
