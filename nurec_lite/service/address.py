@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address to listen on, tried before a scene is loaded: gRPC names no reason why it cannot be opened."""
+"""The addresses to listen on, tried before a scene is loaded: gRPC names no reason why one cannot be opened."""
 
 import socket
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.config import ServeConfig
 
 
 def shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # IPv6
 
 
-def check_address(host: str, port: int) -> None:
-    """ConfigError if none of the host's addresses can be opened at the port."""
-    flaw = _flaw(host, port)
+def check_addresses(config: ServeConfig) -> None:
+    """ConfigError if none of the host's addresses can be opened at a port."""
+    flaw = _flaw(config.host, config.port)
     if flaw is not None:
-        raise ConfigError(
-            f"{shown(host, port)} cannot be opened ({flaw}); choose another host or port, or port=0 for a free one"
-        )
+        address = shown(config.host, config.port)
+        raise ConfigError(f"{address} cannot be opened ({flaw}); choose another host or port, or port=0 for a free one")
+    if config.metrics_port is None:
+        return
+    flaw = "port is the same" if config.metrics_port == config.port != 0 else _flaw(config.host, config.metrics_port)
+    if flaw is not None:
+        raise ConfigError(f"metrics_port is {config.metrics_port}, which cannot be opened ({flaw}); choose another")
 
 
 def _flaw(host: str, port: int) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from nurec_lite.base.version import commit
 from nurec_lite.config import ServeConfig
-from nurec_lite.service.address import check_address
+from nurec_lite.service.address import check_addresses
 from nurec_lite.service.calls import Calls
 from nurec_lite.service.figures import Figures, FiguresServer, resident_bytes
 from nurec_lite.service.health import Health
@@ -32,7 +32,7 @@ class Service:
     ) -> None:
         self._config, self.figures, self.scenes = config, Figures(), Scenes(config, arguments)
         self._stopping, self._ending = threading.Event(), ExitStack()
-        check_address(config.host, config.port)  # before a scene is loaded, as the files of keys
+        check_addresses(config)  # before a scene is loaded, as the files of keys
         credentials(config)
         with ExitStack() as stack:
             masks = EgoMasks(config.ego_masks)

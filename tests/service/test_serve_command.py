@@ -139,16 +139,15 @@ def test_a_camera_is_no_pattern(tmp_path: Path) -> None:
         patterns([str(tmp_path / "own.yaml")], tiny_capture())
 
 
-def test_ports_that_are_taken_are_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with service_of(run) as first:
-        with (
-            pytest.raises(UserError, match=r"cannot be opened \(Address already in use\)"),
-            monkeypatch.context() as patch,
-        ):
-            patch.setattr(Scenes, "get", lambda scenes, name: pytest.fail("a scene was loaded"))
+def test_ports_that_are_taken_are_refused_before_a_scene_is_loaded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with service_of(run) as first, monkeypatch.context() as patch:
+        patch.setattr(Scenes, "get", lambda scenes, name: pytest.fail("a scene was loaded"))
+        with pytest.raises(UserError, match=r"cannot be opened \(Address already in use\)"):
             service_of(run, port=first.port)
-        with pytest.raises(UserError, match=r"metrics_port is \d+, which cannot be opened"):
+        with pytest.raises(UserError, match=r"metrics_port is \d+, which cannot be opened \(Address already in use\)"):
             service_of(run, metrics_port=first.metrics_port)
+    with pytest.raises(UserError, match=r"metrics_port is 50999, which cannot be opened \(port is the same\)"):
+        service_of(run, port=50999, metrics_port=50999)
 
 
 def test_two_runs_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:
