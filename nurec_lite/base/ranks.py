@@ -84,6 +84,7 @@ class Together(Ranks):
         self.place, self._store = place, store
         self._left = threading.Event()
         self._peers: dict[int, tuple[int, int]] = {}  # process and its start, of each other rank on this host
+        self._connecting = threading.Thread(target=_connect, daemon=True)
 
     def watch(self) -> None:
         """Begins to look whether the others run."""
@@ -91,6 +92,15 @@ class Together(Ranks):
         found = self._gathered(me)
         self._peers = {rank: (pid, start) for rank, host, pid, start in found if host == me[1] and rank != me[0]}
         threading.Thread(target=self._look, daemon=True).start()
+
+    def connect(self) -> None:
+        """Begins to connect the GPUs, which takes NCCL a second, while this rank reads its capture."""
+        self._connecting.start()
+
+    def _connected(self) -> None:
+        """Waits until the GPUs are connected: all ranks send their messages in one order."""
+        if self._connecting.ident is not None:
+            self._connecting.join()
 
     def _gathered(self, value: T) -> list[T]:
         found: list[Any] = [None] * self.size
@@ -111,6 +121,7 @@ class Together(Ranks):
         return held[0]
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        self._connected()
         with self._exchanging():
             works = [torch.distributed.broadcast(tensor, 0, async_op=True) for tensor in tensors]
             for work in works:
@@ -118,6 +129,7 @@ class Together(Ranks):
 
     @contextmanager
     def with_others(self) -> Iterator[None]:
+        self._connected()
         try:
             yield
         except RuntimeError as error:
@@ -175,6 +187,7 @@ class Together(Ranks):
 
     def leave(self) -> None:
         self.agree(0.0)
+        self._connected()
         self._left.set()
         torch.distributed.destroy_process_group()
         _present[0] = Ranks() if self.first else _Follower(self.place)
@@ -185,6 +198,12 @@ class _Follower(Ranks):
 
     def __init__(self, place: Place) -> None:
         self.place = Place(place.rank, 1, place.local, 1)
+
+
+def _connect() -> None:
+    """Sends one number from this GPU to all. An error comes again with the first message, and is told there."""
+    with suppress(RuntimeError):
+        torch.distributed.all_reduce(torch.zeros(1, device="cuda"))
 
 
 _present: list[Ranks] = [Ranks()]
@@ -225,6 +244,8 @@ def begin(device: str) -> Ranks:
         torch.cuda.set_device(place.local)
     met = Together(place, _meet(place, "cpu:gloo,cuda:nccl" if with_gpus else "gloo"))
     met.watch()
+    if with_gpus:
+        met.connect()
     _present[0] = met
     return met
 

@@ -4,7 +4,6 @@
 Processes that need it at the same time take turns with a lock that the system releases when its holder ends, however it ends.
 """
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -13,15 +12,13 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from nurec_lite.base.paths import resource
-from nurec_lite.native.cache import cache_folder, exposed, private_folder, say, unkept
+from nurec_lite.native.cache import alone, cache_folder, exposed, private_folder, say, unkept
 from nurec_lite.native.compilers import BuildError, Toolchain, find_tools, host_flags
 
 LIBRARY = "nurec_lite.so"
@@ -67,7 +64,7 @@ def library(architecture: str = "") -> Path:
     folder = private_folder(cache_folder(), fingerprint(tools))
     try:
         if not _whole(folder):
-            with _alone(folder / "lock") as lock:
+            with alone(folder / "lock") as lock:
                 if not _whole(folder):  # another process may have built it meanwhile
                     _clear(folder)
                     _build(tools, folder, lock)
@@ -163,21 +160,6 @@ def _processor() -> str:
         return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
     except OSError:
         return platform.machine()
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[int]:
-    """Block that holds the lock, after another process has released it; yields its file descriptor."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another process compiles the kernels; waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield file.fileno()
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # also for processes that the compiler may have left running
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache of compiled kernels. Its files are executed, so only its owner may be able to write it."""
 
+import fcntl
 import os
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nurec_lite.native.compilers import BuildError
@@ -67,3 +69,21 @@ def unkept(folder: Path, error: OSError) -> BuildError:
         f"the compiled kernels cannot be kept in {folder} ({error.strerror}): set NUREC_LITE_CACHE to a folder that "
         "can be written, or run with ops=reference"
     )
+
+
+@contextmanager
+def alone(
+    path: Path,
+    what: str = "the kernels",  # that this block compiles
+) -> Iterator[int]:
+    """Block that holds the lock, after another process has released it; yields its file descriptor."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process compiles {what}; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield file.fileno()
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # also for processes that the compiler may have left running

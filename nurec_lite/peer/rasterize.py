@@ -19,6 +19,7 @@ from torch import Tensor
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.geometry.camera import Camera, pixel_directions
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate, quat_to_matrix
+from nurec_lite.native.cache import alone, cache_folder, private_folder
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.project import NEAR, Projection
@@ -54,7 +55,10 @@ def load_peer(device: torch.device) -> Peer:
         ) from error
     log.info("gsplat compiles its CUDA kernels at its first use on a machine, which takes minutes")
     try:
-        gsplat.spherical_harmonics(0, torch.ones(1, 3, device=device), torch.ones(1, 1, 3, device=device))
+        with alone(
+            private_folder(cache_folder(), "gsplat") / "lock", "gsplat"
+        ):  # it removes the files of a build beside it
+            gsplat.spherical_harmonics(0, torch.ones(1, 3, device=device), torch.ones(1, 1, 3, device=device))
     except Exception as error:  # of many classes: without nvcc, without a compiler, of the compiler
         raise ConfigError(
             f"gsplat cannot compile its CUDA kernels ({str(error).splitlines()[0]}); install the CUDA toolkit of "

@@ -3,6 +3,8 @@
 
 import os
 import pwd
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -81,3 +83,15 @@ def test_a_user_without_a_home(elsewhere: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     assert cache_folder() == elsewhere == cache.private_folder(cache_folder(), "abc").parent
+
+
+def test_a_block_alone_waits_for_another_process(tmp_path: Path) -> None:
+    """Two runs that compile gsplat at once would remove each other's files."""
+    code = "import sys, pathlib\nfrom nurec_lite.native.cache import alone\nwith alone(pathlib.Path(sys.argv[1]), 'gsplat'): print('in')"
+    command, root = [sys.executable, "-c", code, str(tmp_path / "lock")], Path(__file__).resolve().parents[2]
+    with cache.alone(tmp_path / "lock", "gsplat"):
+        other = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root)
+        assert other.stderr is not None
+        assert other.stderr.readline() == "another process compiles gsplat; waiting for it\n"
+        assert other.poll() is None
+    assert other.communicate(timeout=60)[0] == "in\n"
