@@ -117,7 +117,7 @@ def test_bounds_exactly_on_edges(plan: RenderPlan, device: torch.device) -> None
 
 
 def test_bounds_of_any_magnitude(plan: RenderPlan, device: torch.device) -> None:
-    """To 1e18 pixels; plain torch, which turns them to integers before it clamps, cannot go beyond."""
+    """Bounds reach 1e18 pixels; plain torch, which turns them to integers before it clamps, cannot go beyond."""
     size = 10 ** uniform(-3, 18, 400, 2)
     low = torch.where(torch.rand(400, 2) < 0.3, size, -size)
     high = torch.where(torch.rand(400, 2) < 0.3, -size, size).maximum(low)

@@ -167,7 +167,7 @@ def test_a_graph_is_recorded_of_it(
 def test_of_corrected_sensors_too(
     streams: tuple[str, ...], device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And with capacities as they are learned, which may be too small."""
+    """Capacities are as they are learned, so some may be too small."""
     if device.type == "cpu":
         install(monkeypatch)
     stages = behind(stages_with(device, WITHOUT_WAITING, images=2, sweeps=2), *streams, "cuda_graph")

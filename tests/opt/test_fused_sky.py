@@ -190,7 +190,7 @@ def test_twice_the_same_bits_on_a_cpu() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("size", [(1, 1), (3, 2)])
 def test_directions_that_are_none_touch_nothing_outside_of_the_map(size: tuple[int, int], device: str) -> None:
-    """Not finite, huge or tiny ones; the map lies between numbers of somebody else."""
+    """Directions are not finite, huge or tiny; the map lies between numbers of somebody else."""
     odd = torch.tensor([math.nan, math.inf, -math.inf, 0.0, 3e38, -1e-40])
     features, transmittance, sky, directions = scene_of(torch.cartesian_prod(odd, odd, odd), size, device)
     around = torch.full((sky.numel() + 128,), math.nan, device=device)

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST = {"Of", "By", "As", "What", "Where", "Who", "Whose", "Whom", "How", "Whoever"}  # words that begin no docstring
+FIRST = {  # words that begin no docstring
+    "Of", "By", "As", "What", "Where", "Who", "Whose", "Whom", "How", "Whoever", "And", "Also", "Because", "But", "Else", "Even", "Nor",
+    "Not", "Or", "So", "Such", "To", "Which",
+}  # fmt: skip
 FIRST_OF_PACKAGE = FIRST | {  # and none of the package's own: it names a result or an action
     "Again", "After", "Along", "Around", "At", "Before", "Below", "Between", "Copied", "Drawn", "Elsewhere", "Filled", "For", "From",
-    "In", "Its", "Made", "None", "Not", "On", "Once", "Said", "Since", "Such", "Those", "Towards", "Twice", "Which", "Why", "With",
+    "In", "Its", "Made", "None", "On", "Once", "Said", "Since", "Those", "Towards", "Twice", "Why", "With",
     "Within", "Without",
 }  # fmt: skip
 PRONOUNS = ("what", "whatever", "who", "whom", "whoever")
