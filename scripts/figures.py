@@ -81,8 +81,9 @@ def printed(page: Path, text: str) -> str:
     """Returns the text with the lines that training prints at its end."""
 
     def block(found: re.Match[str]) -> str:
-        lines = table(content(page.parent / found[2])).splitlines()[:SHOWN]
-        return "\n".join([f"{found[1].rstrip()}", *lines, "  ...", "```"])
+        lines = table(content(page.parent / found[2])).splitlines()
+        steps = [line for line in lines[SHOWN:] if line.split()[0] == "Steps"]  # few of them explain lower figures
+        return "\n".join([f"{found[1].rstrip()}", *lines[:SHOWN], "  ...", *steps, "```"])
 
     return PRINTED.sub(block, text)
 
