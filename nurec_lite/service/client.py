@@ -19,12 +19,16 @@ class Sensorsim:
         address: str,  # HOST:PORT
         service: str = SERVICES[0],
         certificate: bytes | None = None,  # PEM, to verify the server; None: no encryption
+        own: tuple[bytes, bytes]
+        | None = None,  # PEM of the client's key and certificate, for a server with tls_clients
     ) -> None:
         options = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES)]
         if certificate is None:
             self.channel = grpc.insecure_channel(address, options)
         else:
-            self.channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(certificate), options)
+            self.channel = grpc.secure_channel(
+                address, grpc.ssl_channel_credentials(certificate, *(own or ())), options
+            )
         self._calls = {name: self._call(f"/{service}/{name}", *kinds) for name, kinds in METHODS.items()}
 
     def __enter__(self) -> "Sensorsim":

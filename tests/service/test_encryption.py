@@ -90,10 +90,19 @@ def test_connections_are_encrypted_by_files(run: Path, pem: dict[str, str]) -> N
             )
 
 
-def test_a_client_without_a_certificate_is_turned_away_where_one_is_asked_for(run: Path, pem: dict[str, str]) -> None:
+def test_clients_show_a_certificate_where_one_is_asked_for(run: Path, pem: dict[str, str], misfits: Path) -> None:
     certificate = Path(pem["tls_certificate"]).read_bytes()
-    with (
-        service_of(run, **pem, tls_clients=pem["tls_certificate"]) as service,
-        Sensorsim(f"localhost:{service.port}", certificate=certificate) as client,
-    ):
-        assert refused(lambda: client.get_version(timeout=10))[0] is grpc.StatusCode.UNAVAILABLE
+    pairs = [
+        None,
+        *(tuple((misfits / f"{name}{end}.pem").read_bytes() for end in ("-key", "")) for name in ("other", "server")),
+    ]
+    refusals = []
+    with service_of(run, **pem, tls_clients=pem["tls_certificate"]) as service:
+        for own in pairs:
+            with Sensorsim(f"localhost:{service.port}", certificate=certificate, own=own) as client:
+                try:
+                    assert client.get_version(timeout=10).version_id == "1.2.3"
+                    refusals.append(None)
+                except grpc.RpcError as error:
+                    refusals.append(error.code())
+    assert refusals == [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAVAILABLE, None]
