@@ -50,17 +50,10 @@ def test_what_training_prints_is_that_of_its_file(page: Path) -> None:
     lines = figures.printed(page, text).splitlines()
     assert lines[:2] == text.splitlines()[:2] and lines[2].split() == ["PSNR", "31.26", "dB"]
     assert lines[-3:] == ["  ...", "```", "rest"]
-    known = {
-        "psnr": 31.26,
-        "ssim": 0.9,
-        "psnr_actors": 30.0,
-        "lidar_median_abs_m": 0.02,
-        "lidar_mean_abs_m": 0.3,
-        "steps": 20,
-    }
-    (page.parent / "run.json").write_text(json.dumps(known))
-    lines = figures.printed(page, text).splitlines()
-    assert len(lines) == 9 and [line.split() for line in lines[-4:-2]] == [["..."], ["Steps", "20"]]
+    known = dict.fromkeys(("psnr", "ssim", "psnr_actors", "lidar_median_abs_m", "lidar_mean_abs_m"), 0.5)
+    (page.parent / "more.json").write_text(json.dumps(known | {"steps": 20}))
+    lines = figures.printed(page, text.replace("run", "more")).splitlines()
+    assert len(lines) == 10 and [line.split() for line in lines[-4:-2]] == [["..."], ["Steps", "20"]]
 
 
 def test_a_table_of_options_gets_its_second_file_once_it_is_there(page: Path) -> None:
