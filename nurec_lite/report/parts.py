@@ -3,6 +3,7 @@
 
 import base64
 import html
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,6 +21,11 @@ _QUALITY = 90  # of JPEG
 
 def escaped(value: object) -> str:
     return html.escape(displayed(str(value)))
+
+
+def with_code(text: str) -> str:
+    """Returns a text as HTML, with words between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 
 def image(

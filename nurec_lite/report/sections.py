@@ -13,7 +13,7 @@ from nurec_lite.evaluation.measure import FrameFigures
 from nurec_lite.evaluation.results import FIGURES, Figure, known_figures, measured
 from nurec_lite.report.charts import frame_chart
 from nurec_lite.report.content import Report
-from nurec_lite.report.parts import escaped, section, table
+from nurec_lite.report.parts import escaped, section, table, with_code
 from nurec_lite.report.settings import changes
 
 _TILES = ("psnr", "ssim", "psnr_actors", "lidar_median_abs_m")
@@ -123,7 +123,7 @@ def configuration(report: Report) -> str:
     """The section of the configuration: keys that differ from the defaults, and all keys."""
     changed = changes(report.config)
     rows = [
-        (f"<code>{escaped(c.key)}</code>", *(f"<code>{escaped(hydra_value(v))}</code>" for v in (c.value, c.default)), escaped(c.meaning))
+        (f"<code>{escaped(c.key)}</code>", *(f"<code>{escaped(hydra_value(v))}</code>" for v in (c.value, c.default)), with_code(c.meaning))
         for c in changed
     ]  # fmt: skip
     listed = (

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nurec_lite.base.key_values import hydra_value
 from nurec_lite.cli.command import composed
 from nurec_lite.config import Config, DataConfig, TracksChoice, TrainConfig, to_dict
+from nurec_lite.report.parts import with_code
 from nurec_lite.report.settings import changes, commands_after_train, overrides
 
 
@@ -74,3 +75,8 @@ def test_only_what_differs_is_listed() -> None:
     (change,) = changes(config)
     assert (change.key, change.value, change.default) == ("train.seconds", 20, 150) and "training" in change.meaning
     assert changes(composed("train", ["out=x"])) == [] and overrides(composed("train", ["out=x"])) == []
+
+
+def test_words_between_backticks_are_code() -> None:
+    assert with_code("the run in `out`, <if> `a`") == "the run in <code>out</code>, &lt;if&gt; <code>a</code>"
+    assert with_code("one ` alone") == "one ` alone" and with_code("") == ""
