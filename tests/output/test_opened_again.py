@@ -12,6 +12,7 @@ import tinyusdz
 import torch
 import trimesh
 from exported import columns, photograph, psnr, read_ply, rows, still_view, turned_scene, world_from, world_of
+from gsplat_picture import picture
 from mesh_rays import distances
 from tiny_capture import TINY, tiny_capture, tiny_scene
 
@@ -117,6 +118,18 @@ def test_gaussforge_reads_the_picture_of_a_plain_ply(normals: bool, tmp_path: Pa
     assert len(shown) == len(expected)
     torch.testing.assert_close(columns(ply, *"xyz").aminmax(dim=0), expected.means.aminmax(dim=0), atol=1e-5, rtol=0)
     assert psnr(photograph(shown, view), photograph(expected, view)) > 60
+
+
+@pytest.mark.parametrize("degree", [0, 3])
+def test_gsplat_projects_a_plain_ply_where_the_scene_does(degree: int, tmp_path: Path) -> None:
+    """Its ellipses in place of rays' own responses: within 40 dB where Gaussians are small. Rotations in another order give less."""
+    scene, view, file = turned_scene(degree), still_view(), tmp_path / "a.ply"
+    scene.gaussians.log_scales -= 1.0
+    run(ExportConfig(checkpoint="c.pt", out=str(file), time=view.time_mid), scene)
+    ply, expected = read_ply(file), photograph(collect_gaussian_parameters(scene, view.time_mid), view)
+    turned = ply | {"rot_0": ply["rot_3"], "rot_3": ply["rot_0"]}
+    assert psnr(picture(ply, view, blur=0.0), expected) > 40
+    assert psnr(picture(turned, view, blur=0.0), expected) < 36
 
 
 def test_tinyusdz_reads_the_picture_of_a_usdz(tmp_path: Path) -> None:
