@@ -24,7 +24,7 @@ from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
-from nurec_lite.cli.results import name_arguments, result_folder
+from nurec_lite.cli.results import contents, name_arguments, result_folder
 from nurec_lite.config import RenderConfig, to_dict
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
 from nurec_lite.output.birds_eye import Above, birds_eye
@@ -121,7 +121,9 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     plan, capture = _planned(run, own)
     edits = _edits(config, run.scene, run.capture)
     scene = edited(run.scene, edits)
-    out = result_folder(config, config.checkpoint, "render", run.counters, name_arguments(run.arguments, _SAME))
+    files = [file for file in (config.edits, config.path, *config.sensor) if file is not None]
+    asked = [*name_arguments(run.arguments, _SAME), *contents(files)]
+    out = result_folder(config, config.checkpoint, "render", run.counters, asked)
     if config.compare and config.times is not None:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
     if config.subset != RenderConfig.subset and config.times is not None:

@@ -33,6 +33,12 @@ def name_arguments(arguments: Iterable[str], without: frozenset[str]) -> list[st
     return [a for a in arguments if a.lstrip("+~").partition("=")[0] not in without]
 
 
+def contents(files: Iterable[str]) -> list[str]:
+    """An argument with digits of the contents of files: another content under the same name is another result."""
+    hashes = [hashlib.sha256(Path(file).expanduser().read_bytes()).hexdigest() for file in files]
+    return [f"files={hashlib.sha256(''.join(hashes).encode()).hexdigest()[:8]}"] if hashes else []
+
+
 def _part(arguments: list[str]) -> list[str]:
     """The arguments as one part of a name; a few digits of their hash stand for characters that a name cannot hold."""
     if not arguments:

@@ -73,6 +73,15 @@ def test_no_render_replaces_another(call: Call, tmp_path: Path) -> None:
     }
 
 
+def test_a_changed_file_of_edits_is_another_render(call: Call, tmp_path: Path) -> None:
+    """A film of the second edits would lie beside images of the first."""
+    file = tmp_path / "e.yaml"
+    for text in ("remove: [000]", "remove: [001]", "remove: [000]"):
+        file.write_text(text)
+        assert call("times=0.45", "sensors=camera_0", f"edits={file}") == 0
+    assert len([p for p in (tmp_path / "run").iterdir() if p.is_dir()]) == 2
+
+
 def test_the_folder_of_a_run_is_refused(call: Call, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Its config.yaml would be replaced."""
     assert call("times=0.45", f"out={tmp_path / 'run'}") == 2
