@@ -14,7 +14,7 @@ from nurec_lite.base.program import Parser, fail
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "docs/licences.csv"
-STATED_ELSEWHERE = {"gsplat": "Apache-2.0"}  # in the file LICENSE alone
+STATED_ELSEWHERE = {"gsplat": "Apache-2.0", "openexr": "BSD-3-Clause"}  # in the file LICENSE alone
 TOOLKIT = ("nvidia-cuda-", "nvidia-nvvm")  # NVIDIA's compiler, which the page names in words
 ALIASES = {
     "Apache 2.0": "Apache-2.0", "Apache Software License": "Apache-2.0", "MIT License": "MIT", "BSD License": "BSD",
