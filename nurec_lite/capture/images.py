@@ -109,8 +109,8 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _open(data: bytes) -> Picture:
-    """Picture of the file, without Image.open's other formats (some start programs), and without its warning
-    about large images: sizes are checked."""
+    """Picture of the file, without the other formats of Image.open, which imageio calls (some start programs), and without its
+    warning about large images: sizes are checked."""
     kind = PngImageFile if data.startswith(b"\x89PNG") else JpegImageFile
     return kind(io.BytesIO(data))
 
