@@ -62,8 +62,9 @@ class EgoMasks:
 
     def file(self, camera: str) -> Path:
         if camera not in self._files:
-            known = ", ".join(self._files) or "none"
-            raise RequestError(f"ego_mask_id names camera '{camera:.200}', but there are masks of {known}", MISSING)
+            known = f"masks of {', '.join(self._files)}; name one of these"
+            known = known if self._files else "no masks; leave insert_ego_mask out"
+            raise RequestError(f"ego_mask_id names camera '{camera:.200}', but there are {known}", MISSING)
         return self._files[camera]
 
 

@@ -247,6 +247,9 @@ def test_edits_and_bodies_of_vehicles(run: Path, tmp_path: Path) -> None:
             refused(lambda: client.render_rgb(image_request(dynamic_objects=[named])))[0] is grpc.StatusCode.NOT_FOUND
         )
         found = picture(client.render_rgb(image_request(insert_ego_mask=True, ego_mask_id=mask)).image_bytes)
+        other = {"camera_logical_id": "camera_1"}
+        _, said = refused(lambda: client.render_rgb(image_request(insert_ego_mask=True, ego_mask_id=other)))
+        assert said == "ego_mask_id names camera 'camera_1', but there are masks of camera_0; name one of these"
         plain = picture(client.render_rgb(image_request()).image_bytes)
     assert (found[12:] == (200, 10, 20)).all() and np.array_equal(found[:12], plain[:12])
 

@@ -41,5 +41,5 @@ def lost_of_usd(scene: Scene) -> tuple[str, ...]:
 def _lost_of_sensors(scene: Scene) -> list[str]:
     corrected = ", vignetting and tones" if scene.calibration is not None else ""
     lines = [f"exposure of cameras is left out: colours are those before gain, offset{corrected}"]
-    own = " and own opacity" if scene.gaussians.lidar_logits.shape[1] > 2 else ""
-    return [*lines, f"intensity, ray drop{own} of lidars are left out"]
+    own = scene.gaussians.lidar_logits.shape[1] > 2
+    return [*lines, f"intensity{', ray drop and own opacity' if own else ' and ray drop'} of lidars are left out"]
