@@ -137,7 +137,10 @@ def _masked(camera: Camera, spec: Any) -> Camera:
     widest = getattr(getattr(spec, spec.WhichOneof("one_of")), "max_angle", 0.0)
     if not 0 <= widest < math.inf:  # which NaN is not
         raise RequestError(f"camera_intrinsics has the max_angle {widest:g}; give radians, or 0 for none")
-    if widest == 0 or (lens_flaw(camera) is None and view_limits(camera)[1] <= widest):
+    (d, e), f = lens_numbers(camera).skew, camera.fy
+    if widest == 0 or not camera.fx * f - f * f * d * e > 0:  # a focal length may be too small to divide by
+        return camera
+    if lens_flaw(camera) is None and view_limits(camera)[1] <= widest:
         return camera
     mask = beyond(camera, min(widest, math.pi))
     return replace(camera, mask=mask) if bool(mask.any()) else camera

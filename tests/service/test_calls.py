@@ -274,7 +274,8 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
      "dynamic_objects names 'car', but the tracks are .*; NAME@TRACK inserts a copy"),
     ({"dynamic_objects": [{"track_id": "car", "pose_pair": {"start_pose": {"quat": {"w": 1}}}}] * 2}, "INVALID_ARGUMENT",
      "dynamic_objects names 'car' twice"),
-    ({"insert_ego_mask": True, "ego_mask_id": {"camera_logical_id": "x"}}, "NOT_FOUND", "camera 'x', but there are no masks; leave insert_ego_mask out"),
+    ({"insert_ego_mask": True, "ego_mask_id": {"camera_logical_id": "x"}}, "NOT_FOUND",
+     "ego_mask_id names camera 'x', but there are no masks; leave insert_ego_mask out"),
 ]  # fmt: skip
 
 

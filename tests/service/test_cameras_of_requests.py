@@ -139,11 +139,13 @@ def test_pixels_beyond_the_largest_angle_are_masked() -> None:
         (other(opencv_fisheye_param=SMALL_FISHEYE), "INVALID_ARGUMENT", "a fisheye lens that ends 180 degrees from its axis"),
         (other(opencv_fisheye_param=SMALL_FISHEYE | {"max_angle": float("nan")}), "INVALID_ARGUMENT", "has the max_angle nan; give"),
         (other(opencv_fisheye_param=SMALL_FISHEYE | {"max_angle": -1}), "INVALID_ARGUMENT", "has the max_angle -1; give radians"),
+        (other(opencv_fisheye_param=SMALL_FISHEYE | {"focal_length_x": 1e-200, "focal_length_y": 1e-200, "max_angle": 1}),
+         "INVALID_ARGUMENT", "makes it a line"),
         (other(opencv_fisheye_param=SMALL_FISHEYE | {"max_angle": 0.1}), "INVALID_ARGUMENT", "a mask that leaves no pixel"),
         (with_lens(shutter_type=9), "INVALID_ARGUMENT", "shutter_type is 9"),
         (with_lens(resolution_h=2000, resolution_w=2000), "RESOURCE_EXHAUSTED", "2000 x 2000 pixels is more than 1000000"),
     ],
-    ids=range(18),
+    ids=range(19),
 )  # fmt: skip
 def test_a_camera_that_is_not_rendered_is_refused(spec: Any, status: str, sentence: str) -> None:
     with pytest.raises(RequestError, match=sentence) as error:
