@@ -31,6 +31,7 @@ MAX_AZIMUTH_STEPS = 1 << 16
 FARTHEST = 1e8  # metres from the origin of the world: UTM coordinates fit
 LARGEST = 1e3  # metres, of a moving object
 LATEST = 1e10  # seconds: Unix time fits
+LONGEST = 86_400.0  # seconds between the first and the last frame of all sensors
 UNIX_2000 = 9.4e8  # seconds: 2000 in Unix time
 RIGID = 1e-3  # how far R R^T may lie from the identity; KITTI's calibration has seven digits
 
@@ -52,6 +53,7 @@ def _flaws(capture: Capture) -> Iterator[str]:
         yield from (f"camera {camera.name} has {flaw}" for flaw in _camera_flaws(camera))
     for lidar in capture.lidars:
         yield from (f"lidar {lidar.name} has {flaw}" for flaw in _lidar_flaws(lidar))
+    yield from _clock_flaws([*capture.images, *capture.sweeps])
     yield from _frame_flaws(capture.images, [camera.name for camera in capture.cameras], "image")
     yield from _frame_flaws(capture.sweeps, [lidar.name for lidar in capture.lidars], "sweep")
     yield from _world_flaws(capture)
@@ -201,6 +203,16 @@ def _order_flaws(frames: Sequence[Frame], kind: str) -> Iterator[str]:
                 f"which stands before it and begins at {before.time_start:g} s"
             )
         last[frame.sensor] = frame
+
+
+def _clock_flaws(frames: Sequence[Frame]) -> Iterator[str]:
+    ordered = sorted(frames, key=lambda frame: frame.time_start)
+    first, last = (ordered[0], ordered[-1]) if ordered else (None, None)
+    if first and last and LONGEST < last.time_start - first.time_start <= LATEST:  # beyond, the frame itself is refused
+        yield (
+            f"a frame of {last.sensor} at {last.time_start:g} s is more than a day later than one of {first.sensor} at "
+            f"{first.time_start:g} s, so that a time is wrong, or sensors have different clocks"
+        )
 
 
 def _pose_flaws(frames: Sequence[Frame], kind: str) -> Iterator[str]:

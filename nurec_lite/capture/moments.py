@@ -14,6 +14,8 @@ ENOUGH = 5  # frames that a sensor needs to set the period of moments,
 COVERED = 0.5  # and the share of the drive that they cover
 SLOWER = 1.5  # periods between numbers; beyond, a sensor counts other moments than the numbers
 LOOSER = 0.25  # periods that numbers may spread a moment wider than times do
+LATEST = 1e12  # seconds; what is later is no time, and a check of the capture refuses it
+MOST = 1_000_000  # moments in all; more come from clocks that differ, which a check of the capture refuses
 FREE = 0.1  # periods: where no larger gap is, sensors run freely and a moment ends halfway between two
 
 
@@ -52,6 +54,8 @@ def moments_of(images: Sequence[Timed], sweeps: Sequence[Timed]) -> Moments:
 
 def _numbers(frames: Sequence[Timed]) -> list[int]:
     times, own = np.array([f.time_mid for f in frames]), np.array([f.index for f in frames])
+    if not (np.abs(times) < LATEST).all():
+        return [int(n) for n in own]
     period, anchors, first = _reference(frames)
     by_time = _by_time(times, anchors)
     if _agree(times, own, by_time, period):
@@ -82,8 +86,10 @@ def _anchors(times: np.ndarray, period: float, first: float, last: float) -> np.
         return np.array([first, last + 1.0])
     ends = [times[0] - period * (np.ceil((times[0] - first) / period) + 1), *times]
     ends += [times[-1] + period * (np.ceil((last - times[-1]) / period) + 1)]
-    steps = np.maximum(1, np.round(np.diff(ends) / period)).astype(int)
-    parts = [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(ends, ends[1:], steps, strict=False)]
+    steps = np.maximum(1, np.round(np.diff(ends) / period))
+    if steps.sum() > MOST:
+        steps = np.minimum(steps, max(1, MOST // len(steps)))
+    parts = [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(ends, ends[1:], steps.astype(int), strict=False)]
     return np.concatenate([*parts, ends[-1:]])
 
 

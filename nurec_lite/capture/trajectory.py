@@ -22,6 +22,7 @@ from nurec_lite.geometry.se3 import (
 
 HALF_SECONDS = 0.05  # before and after a moment: errors of single poses hardly change velocities between them
 MERGED_SECONDS = 1e-6  # poses closer in time are one: sensors share their triggers, up to rounding
+BEYOND = 0.2  # seconds that a frame may lie before the first pose and after the last one
 AnyFrame = TypeVar("AnyFrame", ImageFrame, SweepFrame)
 
 
@@ -35,6 +36,11 @@ class Trajectory:
     @property
     def span(self) -> tuple[float, float]:  # seconds
         return float(self.times[0]), float(self.times[-1])
+
+    def reaches(self, times: Tensor) -> bool:  # [n] seconds
+        """Whether poses are known at all times. A few rays may lie before the first and after the last one."""
+        first, last = self.span
+        return bool(((first - BEYOND <= times) & (times <= last + BEYOND)).all())
 
     def velocities(
         self,

@@ -98,6 +98,10 @@ MIRROR = pose(0) @ torch.diag(torch.tensor([1.0, 1.0, -1.0, 1.0], dtype=torch.fl
         (change("images", 3, index=-1), "image -1 of front has a number below 0"),
         (change("images", 3, time_start=0.5, time_end=0.4), "image 3 of front lasts from 0.5 s to 0.4 s"),
         (change("sweeps", 3, time_end=math.nan), "sweep 3 of top lasts from 0.428571 s to nan s"),
+        (
+            change("images", 11, time_start=1e9, time_end=1e9),
+            "a frame of back at 1e[+]09 s is more than a day later than one of front at 0 s, so that a time is wrong",
+        ),
         (change("sweeps", 3, index=2), "sweep 2 of top is there twice"),
         (change("images", 3, time_start=0.2), "image 3 of front begins at 0.2 s, but must begin after image 2, which"),
         (change("images", 3, time_start=2 / 7), "image 3 of front begins at 0.28"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mutations import bounded_memory
 from tiny_capture import TINY, tiny_capture
 
 from nurec_lite.capture.moments import Moments, moments_of
@@ -169,6 +170,14 @@ def test_a_step_gets_images_and_sweeps_of_one_moment() -> None:
     for step in range(8):
         times = [capture.images[i].time_mid for i in plan.images.of(step)]
         assert max(times) - min(times) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("late", [1e9, -1.5e15, 1e24, float("nan")])
+def test_a_clock_that_is_far_away_costs_no_memory(late: float) -> None:
+    """Moments fill gaps in time: a camera of another day asked for 75 GiB."""
+    with bounded_memory(100 << 20):
+        sweeps, (images,) = numbers(frames("top", at(10, 8)), frames("front", at(10, 8, late)))
+    assert sweeps == list(range(8)) and len(images) == 8
 
 
 @pytest.mark.parametrize("frames, cameras, split", [((0, 20), ["camera_0"], "side"), ((0, 3), None, "interp")])

@@ -140,7 +140,7 @@ def write_sequence(root: Path, name: str = "007", late: bool = False, packed: bo
     _json(folder / "lidar/timestamps.json", [START + end for end in ends])
     for k, end in enumerate(ends):
         write_table(folder / f"lidar/{k:02d}.pkl", _sweep(end), late, packed)
-        write_table(folder / f"annotations/cuboids/{k:02d}.pkl", _cuboids(end - 0.05), late, packed)
+        write_table(folder / f"annotations/cuboids/{k:02d}.pkl", boxes_at(end - 0.05), late, packed)
     for camera in CAMERAS:
         _write_camera(folder / "camera" / camera, camera, torch.tensor(ends, dtype=torch.float64) - 0.05)
     return folder
@@ -171,7 +171,7 @@ def _sweep(end: float) -> dict[str, Any]:
     }
 
 
-def _cuboids(time: float) -> dict[str, Any]:
+def boxes_at(time: float) -> dict[str, Any]:
     """The moving car by both lidars, and a parked one. yaw is of the y axis: 0 along the world's y."""
     car = car_at(torch.tensor([time]).double())[0].tolist()
     rows = [

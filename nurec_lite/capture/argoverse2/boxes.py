@@ -40,6 +40,8 @@ def read_tracks(
     if not len(sizes):
         return Tracks.empty()
     T_rig_box, stamps = poses_of(table, path), seconds_of(log, table["timestamp_ns"])
+    if not log.path.reaches(stamps):
+        raise CaptureError(f"{path} has boxes at other times than city_SE3_egovehicle.feather; {REMEDY}")
     poses, times = log.path.at(stamps) @ T_rig_box, stamps + _passed(T_rig_box[:, :3, 3], patterns)
     return moving_tracks(table["track_uuid"].tolist(), table["category"].tolist(), times, poses, sizes)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nurec_lite.capture.arrow.feather import read_feather
-from nurec_lite.capture.arrow.library import REMEDY, Table
+from nurec_lite.capture.arrow.library import REMEDY, Table, check_once
 from nurec_lite.capture.choice import chosen_drive
 from nurec_lite.capture.trajectory import MERGED_SECONDS, Trajectory
 from nurec_lite.capture.types import CaptureError
@@ -23,7 +23,6 @@ from nurec_lite.geometry.se3 import pose_matrix
 
 POSE = {name: float for name in ("qw", "qx", "qy", "qz", "tx_m", "ty_m", "tz_m")}
 LONGEST = 3600.0  # seconds of a log; Argoverse's have 16
-BEYOND = 0.2  # seconds that a frame may lie outside of the poses
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +62,7 @@ def _is_log(folder: Path) -> bool:
 def open_log(folder: Path) -> Log:
     path = folder / "calibration/egovehicle_SE3_sensor.feather"
     table = read_feather(path, {"sensor_name": str, **POSE})
+    check_once(table["sensor_name"].tolist(), path)
     mountings = dict(zip(table["sensor_name"].tolist(), poses_of(table, path), strict=True))
     start, trajectory = _path(folder / "city_SE3_egovehicle.feather")
     return Log(folder, start, trajectory, mountings)
@@ -99,8 +99,7 @@ def stamped_files(
     found = {int(p.stem): p for p in folder.glob(f"*{suffix}") if re.fullmatch(r"[0-9]{1,18}", p.stem)}
     files = dict(sorted(found.items()))
     for stamp in (min(files), max(files)) if files else ():
-        first, last = log.path.span
-        if not first - BEYOND <= log.seconds(stamp) <= last + BEYOND:
+        if not log.path.reaches(torch.tensor([log.seconds(stamp)])):
             raise CaptureError(
                 f"{files[stamp]} lies outside of the times of city_SE3_egovehicle.feather; restore the poses of this log"
             )

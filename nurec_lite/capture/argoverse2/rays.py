@@ -96,7 +96,9 @@ class SweepLoad:
         pattern, stamp = self.pattern, self.file.stamp
         found = self.file.points(pattern.lidar.name, pattern.lidar.T_rig_lidar)
         if not len(found.local):
-            raise CaptureError(f"{self.file.path} holds no point of {pattern.lidar.name}; leave it out by data.lidars")
+            raise CaptureError(
+                f"{self.file.path} holds no point of {pattern.lidar.name}; remove the file, or choose other lidars by data.lidars"
+            )
         angles, beams = azimuth_elevation(found.local), pattern.beams[found.lasers]
         phase = _phase(found.offsets, angles[:, 0] - pattern.lead[beams])
 

@@ -6,7 +6,7 @@ Cameras run at 20 Hz, two lidars at 10 Hz.
 Seconds count from the first pose. Images are stored without distortion, so k1 to k3 of `intrinsics.feather` do not apply to them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import torch
@@ -15,10 +15,11 @@ from nurec_lite.capture.argoverse2.boxes import read_tracks
 from nurec_lite.capture.argoverse2.log import Log, find_log, open_log, stamped_files
 from nurec_lite.capture.argoverse2.rays import LASERS, SweepFile, find_pattern, sweep_frames
 from nurec_lite.capture.arrow.feather import read_feather
-from nurec_lite.capture.arrow.library import REMEDY
+from nurec_lite.capture.arrow.library import REMEDY, check_once
 from nurec_lite.capture.check import without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
+from nurec_lite.capture.files import short
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame
 from nurec_lite.geometry.camera import Camera
@@ -45,6 +46,7 @@ def read_argoverse2(
     known = _cameras(log)
     images = {name: stamped_files(log, log.folder / "sensors/cameras" / name, ".jpg") for name in known}
     there = [name for name in (*ORDER, *known) if images.get(name)]
+    _check_described(log, known)
     names = chosen_sensors("data.cameras", cameras, there, log.folder)
     if cameras is None and any(name in ORDER for name in names):
         names = tuple(name for name in names if name in ORDER)
@@ -52,10 +54,14 @@ def read_argoverse2(
         stamp: SweepFile(path, log.seconds(stamp), log.path)
         for stamp, path in stamped_files(log, log.folder / "sensors/lidar", ".feather").items()
     }
-    mounted = [name for name in LASERS if name in log.mountings and files]
+    mounted = [name for name in LASERS if name in log.mountings]
+    if files and not mounted:
+        raise CaptureError(
+            f"{log.folder / 'calibration/egovehicle_SE3_sensor.feather'} has no row of a lidar; {REMEDY}"
+        )
     patterns = [
         find_pattern(list(files.values()), name, log.mountings[name])
-        for name in chosen_sensors("data.lidars", lidars, mounted, log.folder)
+        for name in chosen_sensors("data.lidars", lidars, mounted if files else (), log.folder)
     ]
     if not names and not patterns:
         raise CaptureError(f"{log.folder / 'sensors'} holds neither images nor sweeps; restore the folder")
@@ -70,9 +76,18 @@ def read_argoverse2(
     return without_unseen_tracks(capture)
 
 
+def _check_described(log: Log, known: Container[str]) -> None:
+    """Refuses images of a camera without intrinsics."""
+    folder = log.folder / "sensors/cameras"
+    for name in sorted(path.name for path in folder.iterdir()) if folder.is_dir() else ():
+        if name not in known and stamped_files(log, folder / name, ".jpg"):
+            raise CaptureError(f"{log.folder / 'calibration/intrinsics.feather'} has no row of {short(name)}; {REMEDY}")
+
+
 def _cameras(log: Log) -> dict[str, Camera]:
     path = log.folder / "calibration/intrinsics.feather"
     table = read_feather(path, INTRINSICS)
+    check_once(table["sensor_name"].tolist(), path)
     rows = zip(*(table[key].tolist() for key in INTRINSICS), strict=True)
     return {row[0]: _camera(log, path, *row) for row in rows}
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package `pyarrow`, an extra, and columns of its tables as arrays of the type that a data set gives them."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,10 @@ def _texts(values: Any) -> bool:
     import pyarrow.types as of
 
     return bool(of.is_string(values.type) or of.is_large_string(values.type))
+
+
+def check_once(names: Sequence[object], path: Path) -> None:
+    """Refuses a table that has two rows of one sensor."""
+    again = next((name for name, count in Counter(names).items() if count > 1), None)
+    if again is not None:
+        raise CaptureError(f"{path} has two rows of {short(again).strip('()')}; {REMEDY}")

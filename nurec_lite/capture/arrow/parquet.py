@@ -35,6 +35,7 @@ def _opened(path: Path) -> Any:
 def read_columns(
     path: Path,
     columns: Kinds,  # those that it must have, and that are read
+    empty: bool = False,  # whether it may have no row
 ) -> Table:
     """Reads columns of a file; CaptureError where it is damaged, too large, or lacks a column."""
     with damaged(path):
@@ -43,7 +44,7 @@ def read_columns(
         if file.metadata.num_rows > MOST_ROWS:
             raise CaptureError(f"{path} has more than {MOST_ROWS} rows; {REMEDY}")
         _check_size(path, file, tuple(columns), LARGEST_COLUMN, rows=False)
-        if not file.metadata.num_rows:
+        if not file.metadata.num_rows and not empty:
             raise CaptureError(f"{path} has no row; {REMEDY}")
         table = file.read(columns=list(columns), use_threads=False)
         table.validate(full=True)

@@ -60,7 +60,10 @@ def table_of(folder: Path, name: str) -> Path | None:
 def read_cameras(path: Path) -> dict[int, Lens]:
     with _walked(path) as file:
         rows = _binary_cameras(file) if path.suffix == ".bin" else _text_cameras(file)
-        lenses = {lens.number: lens for lens in rows}
+        lenses = dict[int, Lens]()
+        for lens in rows:
+            if lenses.setdefault(lens.number, lens) != lens:
+                raise ValueError(f"camera {lens.number} is there twice")
     for lens in lenses.values():
         sizes = 0 < lens.width <= 1 << 16 and 0 < lens.height <= 1 << 16
         if not sizes or not all(map(math.isfinite, lens.params)):

@@ -66,7 +66,7 @@ def read_kitti360(
         images=tuple(images),
         sweeps=() if sweeps is None else tuple(_sweep_frames(found, sweeps)),
         tracks=tracks_of(_boxes(found), lambda box: _seen(found, sweeps, box)),
-        doubts=tuple(_doubts(found, images, sweeps)),
+        doubts=tuple(_doubts(found, [camera.name for camera in sensors], images, sweeps)),
     )
     if not capture.images and not capture.sweeps:
         raise CaptureError(f"{found.name}: no frame has a pose in cam0_to_world.txt; download data_poses of this drive")
@@ -162,14 +162,21 @@ def _seen(drive: Drive, sweeps: Sweeps | None, box: Box) -> float | None:  # sec
     return float(drive.path.times[at[0]]) if len(at) else None
 
 
-def _doubts(drive: Drive, images: list[ImageFrame], sweeps: Sweeps | None) -> list[Doubt]:
+def _doubts(
+    drive: Drive,
+    cameras: list[str],  # that are read
+    images: list[ImageFrame],
+    sweeps: Sweeps | None,
+) -> list[Doubt]:
     found = [Doubt(LIDAR, False, note) for note in (() if sweeps is None else sweeps.scan.notes)]
     there = sum(
-        len(list((drive.root / IMAGES / drive.name / name / _folder(name)).glob("*.png")))
-        for name in {f.sensor for f in images}
+        len(numbered_files(drive.root / IMAGES / drive.name / name / _folder(name), "*.png", _REMEDY))
+        for name in cameras
     )
     lost = there - len(images) + (0 if sweeps is None else sweeps.left_out)
     if lost:
-        sentence = f"{lost} images and sweeps of {drive.name} have no time or no pose, and are left out."
+        frames, have = ("image or sweep", "has") if lost == 1 else ("images and sweeps", "have")
+        are = "is" if lost == 1 else "are"
+        sentence = f"{lost} {frames} of {drive.name} {have} no time or no pose, and {are} left out."
         found.append(Doubt(drive.name, False, sentence, "choose other frames by data.frames or data.seconds"))
     return found

@@ -6,8 +6,10 @@ z is 0 throughout.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from nurec_lite.geometry.se3 import pose_matrix
 
 LIDAR = "LIDAR_TOP"
 CAMERAS = ("CAM_FRONT", "CAM_FRONT_LEFT", "CAM_FRONT_RIGHT", "CAM_BACK", "CAM_BACK_LEFT", "CAM_BACK_RIGHT")
+Value = TypeVar("Value")
 LONGEST = 3600.0  # seconds of a scene; nuScenes' have 20
 
 
@@ -65,22 +68,34 @@ def open_scene(
     files: dict[str, list[File]] = {}
     mountings, lenses, absent = {}, {}, 0
     for row in sorted(data, key=lambda row: int(field(row, "timestamp", int, "sample_data"))):
-        sensor = sensors.get(str(row.get("calibrated_sensor_token")))
-        channel = channels.get(str((sensor or {}).get("sensor_token")))
-        if sensor is None or channel not in (LIDAR, *CAMERAS):
+        sensor = _named(sensors, row, "calibrated_sensor")
+        channel = _named(channels, sensor, "sensor")
+        if channel not in (LIDAR, *CAMERAS):
             continue
-        file = _file(root, row, start)
+        file, T_rig_sensor = _file(root, row, start), pose_of(sensor, "calibrated_sensor")
+        _named(poses, row, "ego_pose")
         if not os.path.isfile(file.path):  # also where the name is too long
             absent += 1
             continue
         files.setdefault(channel, []).append(file)
-        mountings[channel] = pose_of(sensor, "calibrated_sensor")
+        if not torch.equal(mountings.setdefault(channel, T_rig_sensor), T_rig_sensor):
+            raise CaptureError(f"calibrated_sensor.json has two places of {channel} in {found['name']}; {REMEDY}")
         lenses[channel] = sensor.get("camera_intrinsic", [])
+    _check_posed(path, [file.stamp for own in files.values() for file in own], tables / "sample_data.json")
+    _check_posed(path, [_seconds(row, "sample", start) for row in samples.values()], tables / "sample.json")
     if LIDAR not in files and not set(CAMERAS) & set(files):
         raise CaptureError(
             f"{root} holds none of the {absent} files of {found['name']}; download its samples, or choose another by data.drive"
         )
     return Scene(root, tables, str(found["name"]), samples, start, path, files, mountings, lenses, absent)
+
+
+def _named(table: Mapping[str, Value], row: Row, name: str) -> Value:
+    """The row of a table that another row names."""
+    token = str(row.get(f"{name}_token"))
+    if token not in table:
+        raise CaptureError(f"{name}.json has no row of the token {short(token)}, which another table names; {REMEDY}")
+    return table[token]
 
 
 def _find(root: Path, name: str | None) -> tuple[Path, Row]:
@@ -90,7 +105,7 @@ def _find(root: Path, name: str | None) -> tuple[Path, Row]:
         raise CaptureError(
             f"{root} {problem}; data.root must be the folder that holds samples and v1.0-mini, v1.0-trainval or v1.0-test"
         )
-    folders = sorted(path for path in root.glob("v1.0-*") if path.is_dir())
+    folders = sorted(path for path in root.glob("v1.0-*") if path.is_dir() and any(path.iterdir()))
     if not folders:
         raise CaptureError(
             f"{root} holds no tables such as v1.0-mini; data.root must be the folder that holds samples and the tables"
@@ -107,7 +122,16 @@ def _file(root: Path, row: Row, start: float) -> File:
     path = Path(name)
     if path.is_absolute() or ".." in path.parts or not name.isprintable():
         raise CaptureError(f"sample_data.json names the file '{short(name)}', which lies elsewhere; {REMEDY}")
-    return File(root / path, field(row, "timestamp", int, "sample_data") * 1e-6 - start, row)
+    return File(root / path, _seconds(row, "sample_data", start), row)
+
+
+def _seconds(row: Row, table: str, start: float) -> float:
+    return float(field(row, "timestamp", int, table) * 1e-6 - start)
+
+
+def _check_posed(path: Trajectory, times: list[float], table: Path) -> None:
+    if not path.reaches(torch.tensor(times, dtype=torch.float64)):
+        raise CaptureError(f"{table} has rows at other times than the scene's poses in ego_pose.json; {REMEDY}")
 
 
 def _path(poses: dict[str, Row], tables: Path) -> tuple[float, Trajectory]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nurec_lite.capture.pandaset.rays import seen_at
 from nurec_lite.capture.pandaset.sequence import TURN, Sequence
-from nurec_lite.capture.pandaset.tables import numbers, read_table
+from nurec_lite.capture.pandaset.tables import numbers, read_table, texts
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 from nurec_lite.geometry.se3 import invert, pose_matrix, rotvec_to_quat, transform
 from nurec_lite.geometry.tracks import Tracks, joined, single_track
@@ -44,14 +44,15 @@ def read_tracks(
         table = read_table(path, ("uuid", "label", "yaw", "stationary", *PLACE, *SIZE))
         places, sizes = numbers(table, path, PLACE), numbers(table, path, SIZE)
         yaws = numbers(table, path, ("yaw",))[:, 0]
-        moving = ~table["stationary"].astype(bool)
+        moving = numbers(table, path, ("stationary",))[:, 0] == 0
+        uuids, labels = texts(table, path, "uuid"), texts(table, path, "label")
         if "cuboids.sensor_id" in table:
             moving &= numbers(table, path, ("cuboids.sensor_id",))[:, 0] != _OTHER_LIDAR
         times = _passed(sequence, number, torch.from_numpy(places), lidar)
         for row in np.flatnonzero(moving):
-            name = str(table["uuid"][row])
+            name = uuids[row]
             found.setdefault(name, []).append(Cuboid(float(times[row]), places[row], sizes[row], float(yaws[row])))
-            classes[name] = str(table["label"][row])
+            classes[name] = labels[row]
     return joined([_track(name, classes[name], boxes) for name, boxes in found.items()], MARGIN)
 
 

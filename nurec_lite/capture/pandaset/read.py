@@ -20,6 +20,7 @@ from nurec_lite.capture.pandaset.sequence import (
     GT,
     Sequence,
     cameras_of,
+    check_posed,
     find_sequence,
     open_sequence,
     read_json_file,
@@ -53,7 +54,11 @@ def read_pandaset(
     _check_numbers(tables, len(sequence.ends), folder / "lidar/timestamps.json")
     lidar = lidar_of(elevations_of(tables, sequence.start, sequence.path))
     cuboids = folder / "annotations/cuboids"
-    boxes = {k: path for k, path in _tables(cuboids).items() if k < len(sequence.ends)} if cuboids.is_dir() else {}
+    boxes = (
+        {k: path for k, path in _tables(cuboids, ", or remove it").items() if k < len(sequence.ends)}
+        if cuboids.is_dir()
+        else {}
+    )
     scans = [_scan(sequence, tables, name, lidar) for name in scanning]
     sensors = {name: _camera(sequence, name) for name in names}
     return Capture(
@@ -73,14 +78,16 @@ def _scan(sequence: Sequence, tables: dict[int, Path], name: str, upper: Lidar) 
     return lidar, front.front_frames(sequence, tables, lidar)
 
 
-def _tables(folder: Path) -> dict[int, Path]:
+def _tables(folder: Path, remedy: str = "") -> dict[int, Path]:
     """Tables by number, packed or not; where both are there, the packed one."""
     found: dict[int, Path] = {}
     for path in sorted(folder.glob("*.pkl*"), reverse=True):
         if match := re.fullmatch(r"([0-9]{1,9})\.pkl(\.gz)?", path.name):
-            found.setdefault(int(match.group(1)), path)
+            other = found.setdefault(int(match.group(1)), path)
+            if other.name.split(".")[0] != path.name.split(".")[0]:
+                raise CaptureError(f"{folder} holds {other.name} and {path.name} for one frame; remove one of them")
     if not found:
-        raise CaptureError(f"{folder} holds no table such as 00.pkl.gz; restore the folder")
+        raise CaptureError(f"{folder} holds no table such as 00.pkl.gz; restore the folder{remedy}")
     return dict(sorted(found.items()))
 
 
@@ -111,6 +118,7 @@ def _images(sequence: Sequence, name: str, downscale: int) -> list[ImageFrame]:
     loads = [ImageFile(path, (WIDTH, HEIGHT), downscale, "intrinsics.json") for path in files.values()]
     loads[0].check()
     first, last = (stamps[list(files)] + d for d in SHUTTER)
+    check_posed(sequence, last, folder / "timestamps.json")
     rows = zip(
         files, first.tolist(), last.tolist(), sequence.path.at(first), sequence.path.at(last), loads, strict=True
     )

@@ -62,7 +62,8 @@ def _is_sequence(folder: Path) -> bool:
 
 
 def cameras_of(folder: Path) -> list[str]:
-    return sorted(path.name for path in (folder / "camera").iterdir() if path.is_dir())
+    """Folders of cameras; an empty one is no camera."""
+    return sorted(path.name for path in (folder / "camera").iterdir() if path.is_dir() and any(path.iterdir()))
 
 
 def open_sequence(
@@ -81,7 +82,16 @@ def open_sequence(
             f"{front / 'poses.json'} has {len(poses)} poses, but timestamps.json next to it {len(times)} times; restore both"
         )
     path = Trajectory(times - start, poses @ invert(mountings[FRONT]))
-    return Sequence(folder, start, path, ends - start, mountings)
+    sequence = Sequence(folder, start, path, ends - start, mountings)
+    check_posed(sequence, sequence.ends, folder / "lidar/timestamps.json")
+    return sequence
+
+
+def check_posed(sequence: Sequence, times: Tensor, path: Path) -> None:  # [n] seconds
+    if not sequence.path.reaches(times):
+        raise CaptureError(
+            f"{path} has other times than the poses of {FRONT}; restore the poses and times of this sequence"
+        )
 
 
 def stamps_of(path: Path) -> Tensor:  # [n] Unix seconds, rising

@@ -114,6 +114,14 @@ def numbers(
     return values
 
 
+def texts(table: Table, path: Path, name: str) -> list[str]:
+    """A column of texts, none of them missing."""
+    values = table[name].tolist()
+    if not all(isinstance(value, str) for value in values):
+        raise CaptureError(f"{path} has rows without '{name}'; {REMEDY}")
+    return values
+
+
 def _unpacked(data: bytes) -> bytes:
     if not data.startswith(b"\x1f\x8b"):
         return data

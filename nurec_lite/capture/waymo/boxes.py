@@ -36,7 +36,9 @@ def read_tracks(
     if not os.path.lexists(path):
         return Tracks.empty()
     kinds = {STAMP: int, OBJECT: str, TYPE: object, HEADING: float, **dict.fromkeys((*PLACE, *SIZE), float)}
-    table = read_columns(path, kinds)
+    table = read_columns(path, kinds, empty=True)
+    if not len(table[STAMP]):
+        return Tracks.empty()
     places, sizes = (torch.from_numpy(np.stack([table[k] for k in keys], axis=1)) for keys in (PLACE, SIZE))
     if not bool(((sizes > 0) & (sizes < 100)).all()) or not float(places.abs().max()) < 1e4:
         raise CaptureError(f"{path} has boxes without a size, or far from the vehicle; {REMEDY}")

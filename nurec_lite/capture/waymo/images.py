@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waymo's cameras and their images, rows of a parquet file that hold a JPEG each. All have a rolling shutter."""
 
+from collections.abc import Container
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.arrow.library import REMEDY, damaged
+from nurec_lite.capture.arrow.library import REMEDY, check_once, damaged
 from nurec_lite.capture.arrow.parquet import Row, read_columns
-from nurec_lite.capture.files import mark_of_file
+from nurec_lite.capture.files import mark_of_file, short
 from nurec_lite.capture.images import check_header, decode_image
 from nurec_lite.capture.types import CaptureError, Encoded, ImageFrame
 from nurec_lite.capture.waymo.segment import CAMERA, CAMERAS, IMAGE, STAMP, Segment, named, poses_of
@@ -64,8 +66,10 @@ def read_cameras(segment: Segment) -> dict[str, Camera]:
     )
     numbers = {f"{PREFIX}intrinsic.{k}": float for k in LENS}
     table = read_columns(path, {CAMERA: object, pose: list, width: int, height: int, direction: object, **numbers})
-    mounted, found = poses_of(table, pose, path), {}
-    for k, name in enumerate(named(table[CAMERA], CAMERAS)):
+    mounted, found, names = poses_of(table, pose, path), {}, named(table[CAMERA], CAMERAS)
+    check_once(names, path)
+    _check_described(segment, names, path)
+    for k, name in enumerate(names):
         fx, fy, cx, cy, *distortion = (float(table[key][k]) for key in numbers)
         w, h = int(table[width][k]), int(table[height][k])
         if not (0 < fx < 1e5 and 0 < fy < 1e5 and 0 < cx < w < 1e5 and 0 < cy < h < 1e5):
@@ -74,6 +78,13 @@ def read_cameras(segment: Segment) -> dict[str, Camera]:
         lens = tuple(distortion) if any(distortion) else ()
         found[name] = Camera(name, w, h, fx, fy, cx, cy, mounted[k] @ T_WAYMO_CAM, lens, shutter)
     return found
+
+
+def _check_described(segment: Segment, names: Container[str], calibration: Path) -> None:
+    """Refuses images of a camera without intrinsics."""
+    for name in named(read_columns(segment.file("camera_image"), {CAMERA: object})[CAMERA], CAMERAS):
+        if name not in names:
+            raise CaptureError(f"{calibration} has no row of {short(name)}; {REMEDY}")
 
 
 def _shutter(direction: object) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.arrow.library import REMEDY, damaged
+from nurec_lite.capture.arrow.library import REMEDY, check_once, damaged
 from nurec_lite.capture.arrow.parquet import Row, read_columns
 from nurec_lite.capture.files import mark_of_file
 from nurec_lite.capture.types import CaptureError, SweepFrame
@@ -105,7 +105,9 @@ def rows_of(segment: Segment, component: str) -> dict[str, dict[int, Row]]:  # b
     path = segment.file(component)
     table = read_columns(path, {STAMP: int, LASER: object})
     found: dict[str, dict[int, Row]] = {}
-    for number, (stamp, name) in enumerate(zip(table[STAMP].tolist(), named(table[LASER], LASERS), strict=True)):
+    frames = list(zip(table[STAMP].tolist(), named(table[LASER], LASERS), strict=True))
+    check_once(frames, path)
+    for number, (stamp, name) in enumerate(frames):
         found.setdefault(name, {})[stamp] = Row(path, number)
     return {name: dict(sorted(own.items())) for name, own in found.items()}
 
@@ -137,6 +139,7 @@ def _calibration(segment: Segment, name: str) -> tuple[Tensor, Tensor | None, tu
     )
     table = read_columns(path, {LASER: object, pose: list, low: float, high: float})
     names = named(table[LASER], LASERS)
+    check_once(names, path)
     if name not in names:
         raise CaptureError(f"{path} has no row of {name}; {REMEDY}")
     k = names.index(name)
@@ -183,6 +186,8 @@ def sweep_frames(
     stamps = np.array(list(rows), dtype=np.int64)
     turn = TURN if beams.lidar.name == TOP else 0.0
     starts = segment.seconds(stamps) + late
+    if not segment.path.reaches(torch.from_numpy(starts)):
+        raise CaptureError(f"{segment.file('lidar')} has sweeps at other times than the poses of its frames; {REMEDY}")
     first, last = (segment.path.at(torch.from_numpy(times)) for times in (starts, starts + turn))
     parts: Any = zip(segment.number(stamps).tolist(), starts.tolist(), rows.values(), strict=True)
     return [

@@ -27,7 +27,7 @@ def read_waymo(
     *,
     drive: str | None = None,  # name of a segment, its first letters, or its place among the segments
     cameras: Sequence[str] | None = None,  # None: all
-    lidars: Sequence[str] | None = None,  # None: the upper one
+    lidars: Sequence[str] | None = None,  # None: the upper one, if it is there
     downscale: int = 1,
 ) -> Capture:
     segment = open_segment(root, drive)
@@ -58,7 +58,7 @@ def _lidars(segment: Segment, asked: Sequence[str] | None) -> tuple[list[Beams],
     rows = rows_of(segment, "lidar") if segment.has("lidar") else {}
     there = {LIDAR_NAMES.get(name, name): name for name in (*LASERS.values(), *rows) if name in rows}
     chosen = chosen_sensors("data.lidars", asked, there, segment.name)
-    if asked is None:
+    if asked is None and TOP in there:
         chosen = tuple(name for name in chosen if name == TOP)
     late, found, sweeps = 0.0, [], list[SweepFrame]()
     if TOP in rows:

@@ -198,6 +198,10 @@ def table(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Pa
     return changed
 
 
+def starting_at(row: int) -> Callable[[dict[str, Any]], object]:
+    return lambda columns: columns.update({name: values[row:] for name, values in columns.items()})
+
+
 def first_sweep(folder: Path) -> Path:
     return next((folder / "sensors/lidar").iterdir())
 
@@ -222,6 +226,11 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a lens of zeros": (table("intrinsics", put("fx_px", 0.0)), "is no camera of 48x32 pixels"),
     "a camera that sits nowhere": (table("intrinsics", lambda c: c["sensor_name"].put(0, "x")), "names 'x', which egovehicle"),
     "a box without a size": (table("annotations", put("width_m", 0.0)), "sizes that are not above 0 m"),
+    "boxes of another day": (table("annotations", lambda c: c.update(timestamp_ns=c["timestamp_ns"] + 10**13)), "has boxes at other times"),
+    "two lenses of a camera": (table("intrinsics", lambda c: c["sensor_name"].put(0, "ring_rear_left")), "has two rows of ring_rear_left"),
+    "two places of a camera": (table("egovehicle", lambda c: c["sensor_name"].put(0, "down_lidar")), "has two rows of down_lidar"),
+    "a camera without a lens": (table("intrinsics", starting_at(1)), "has no row of ring_front_center"),
+    "lidars that sit nowhere": (table("egovehicle", starting_at(2)), "has no row of a lidar"),
     "images of another size": (
         lambda f: shutil.rmtree(f / "sensors/lidar") or table("intrinsics", put("width_px", 99))(f),
         "is 48x32 pixels, but intrinsics.feather",

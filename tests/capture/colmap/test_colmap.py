@@ -220,6 +220,10 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
         "has a size or parameters without meaning",
     ),
     "cameras of another one": (put("cameras.bin", lens_of_model(10)), "an image is of camera 7, which cameras.bin lacks"),
+    "a camera twice": (
+        put("cameras.bin", struct.pack("<Q", 2) + b"".join(struct.pack("<iiQQ3d", 7, 0, *SIZE, f, 24, 16) for f in (40, 41))),
+        "camera 7 is there twice",
+    ),
     "an image elsewhere": (
         lambda root: put("images.bin", (root / "sparse/0/images.bin").read_bytes().replace(b"front/0000", b"../nt/0000"))(root),
         "names the image '../nt/0000.jpg', which lies elsewhere",

@@ -96,6 +96,15 @@ def test_frames_far_from_all_poses_are_left_out(root: Path) -> None:
     assert capture.doubts[-1].sentence == f"14 images and sweeps of {NAME} have no time or no pose, and are left out."
 
 
+def test_images_of_another_year_are_counted(root: Path) -> None:
+    """Nothing is left of a camera, and the finding counts all its images."""
+    stamps = root / STAMPS.replace("image_00", "image_01")
+    overwrite(stamps, stamps.read_bytes().replace(b"2013-", b"2033-"))
+    found = read_kitti360(root, drive=NAME)
+    assert {f.sensor for f in found.images} == {"image_00"}
+    assert found.doubts[-1].sentence == f"13 images and sweeps of {NAME} have no time or no pose, and are left out."
+
+
 def test_rays_hit_the_walls(capture: Capture) -> None:
     frame, lidar = next(f for f in capture.sweeps if f.index == 3), capture.lidars[0]
     sweep = frame.load()

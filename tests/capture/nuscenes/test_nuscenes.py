@@ -133,6 +133,12 @@ def pipe(name: str) -> Callable[[Path], object]:
     return changed
 
 
+def two_places(root: Path) -> None:
+    """An image of the front camera has a mounting of its own."""
+    table("calibrated_sensor", lambda rows: rows.append(rows[1] | {"token": "other", "translation": [9, 9, 9]}))(root)
+    table("sample_data", lambda rows: rows[1].update(calibrated_sensor_token="other"))(root)
+
+
 FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no tables": (lambda root: shutil.rmtree(root / "v1.0-mini"), "holds no tables such as v1.0-mini"),
     "a table that is cut off": (cut("v1.0-mini/sample_data.json"), "is no whole list of rows"),
@@ -164,6 +170,12 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a sweep of other rings": (
         lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(np.full(50, 99, "<f4").tobytes()), "rings other than 0 to 31",
     ),
+    "poses without rows": (table("ego_pose", lambda rows: rows.pop()), "ego_pose.json has no row of the token"),
+    "a camera that sits nowhere": (table("calibrated_sensor", lambda rows: rows.pop()), "calibrated_sensor.json has no row of the token"),
+    "a sensor without a channel": (table("sensor", lambda rows: rows.pop()), "sensor.json has no row of the token"),
+    "two places of a camera": (two_places, "has two places of CAM_FRONT in"),
+    "an image of another day": (table("sample_data", lambda rows: rows[1].update(timestamp=7)), "sample_data.json has rows at other times"),
+    "key frames of another day": (table("sample", lambda rows: rows[1].update(timestamp=7)), "sample.json has rows at other times"),
     "no files": (lambda root: [shutil.rmtree(root / name) for name in ("samples", "sweeps")], "holds none of the 17 files"),
 }  # fmt: skip
 
@@ -183,6 +195,11 @@ def test_a_flaw_is_a_sentence(root: Path, flaw: str) -> None:
 def test_a_scene_must_be_chosen(whole: Path, drive: str | None, said: str) -> None:
     with pytest.raises(CaptureError, match=said):
         read_nuscenes(whole, drive=drive)
+
+
+def test_a_folder_without_tables_is_passed_over(root: Path) -> None:
+    (root / "v1.0-test").mkdir()
+    assert read_nuscenes(root, drive=NAME).name == f"nuscenes_{NAME}"
 
 
 @pytest.mark.parametrize("drive", [NAME, "scene-0007"[:10], "0"])

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import bounded_memory, hundreds, mutated, overwrite, read_or_refuse
-from tiny_pandaset import SIZE, table, write_sequence, write_table
+from tiny_pandaset import SIZE, boxes_at, table, write_sequence, write_table
 
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.pandaset import read
@@ -46,7 +46,7 @@ YAML, FRONT, LEFT, SWEEPS = (
     "camera/left_camera",
     "lidar/timestamps.json",
 )
-WORDS, COLUMNS = np.array(["a"] * 9, dtype=object), "xyzit"
+CUBOIDS, WORDS, COLUMNS = "annotations/cuboids/00.pkl", np.array(["a"] * 9, dtype=object), "xyzit"
 
 
 def text(new: str) -> Callable[[Path], object]:
@@ -63,6 +63,15 @@ def cut_off(path: Path) -> None:
 
 def columns(names: Iterable[str], values: object) -> Callable[[Path], object]:
     return lambda path: write_table(path, dict.fromkeys(names, values))
+
+
+def later(times: list[float]) -> list[float]:
+    return [t + 60 for t in times]
+
+
+def cuboids(**values: object) -> Callable[[Path], object]:
+    """Cuboids with one value for all in some columns."""
+    return lambda path: write_table(path, boxes_at(0.05) | {name: np.full(3, v, object) for name, v in values.items()})
 
 
 def shorter(rows: Any) -> object:
@@ -98,8 +107,16 @@ FLAWS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "no focal length": (f"{LEFT}/intrinsics.json", value(lambda v: v | {"fx": 0}), "is no camera of"),
     "intrinsics are a list": (f"{LEFT}/intrinsics.json", text("[1, 2]"), "must have the numbers fx"),
     "times of another sequence": (
-        f"{FRONT}/timestamps.json", value(lambda v: [t + 1e5 for t in v]), "m from the lidar; restore the poses and times",
+        f"{FRONT}/timestamps.json", value(lambda v: [t + 1e5 for t in v]), "has other times than the poses of front_camera; restore",
     ),
+    "images a minute later": (f"{LEFT}/timestamps.json", value(later), "left_camera/timestamps.json has other times than the poses"),
+    "sweeps a minute later": (SWEEPS, value(later), "lidar/timestamps.json has other times than the poses"),
+    "a sweep twice": ("lidar/01.pkl.gz", lambda path: shutil.copy(path, path.with_name("001.pkl.gz")), "for one frame; remove one"),
+    "points of another place": ("lidar/00.pkl", columns(COLUMNS, np.full(9, 1e6)), "m from the lidar; restore the poses and times"),
+    "cuboids without names": (CUBOIDS, cuboids(uuid=None), "has rows without 'uuid'"),
+    "cuboids without classes": (CUBOIDS, cuboids(label=None), "has rows without 'label'"),
+    "cuboids that stand by a word": (CUBOIDS, cuboids(stationary="False"), "stationary are no numbers"),
+    "no cuboids in their folder": ("annotations/cuboids/*.gz", remove_all, "restore the folder, or remove it"),
     "a table without times": ("lidar/00.pkl", columns("xyzi", np.ones(9)), "has no column 't'"),
     "a table of words": ("lidar/00.pkl", columns(COLUMNS, WORDS), "x, y, z, i, t are no numbers"),
     "points that are not finite": ("lidar/00.pkl", columns(COLUMNS, np.full(9, np.nan)), "are not all finite"),

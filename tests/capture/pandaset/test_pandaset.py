@@ -139,6 +139,14 @@ def test_sweeps_and_images_may_be_missing(folder: Path, tmp_path: Path) -> None:
     )
 
 
+def test_an_empty_folder_is_no_camera(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder.parent, tmp_path / "copy")
+    (tmp_path / "copy/007/camera/top_camera").mkdir()
+    assert [c.name for c in read_pandaset(tmp_path / "copy/007").cameras] == [
+        c.name for c in read_pandaset(folder).cameras
+    ]
+
+
 def test_its_speed_is_that_of_the_path(folder: Path) -> None:
     first, last = (frame.T_world_rig_start[:3, 3] for frame in read_pandaset(folder).sweeps[:: FRAMES - 1])
     assert float((last - first).norm()) == pytest.approx(SPEED * 0.2, abs=1e-6)

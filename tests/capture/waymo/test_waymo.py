@@ -202,6 +202,26 @@ def cut(component: str) -> Callable[[Path], object]:
     return lambda root: overwrite(root / path, (root / path).read_bytes()[:-50])
 
 
+def rows(component: str, places: list[int]) -> Callable[[Path], object]:
+    """Leaves rows of a component, some of them twice."""
+
+    def change(root: Path) -> None:
+        path = root / component / f"{SEGMENT}.parquet"
+        parquet.write_table(parquet.read_table(path).take(pa.array(places, pa.int64())), path)
+
+    return change
+
+
+def stamps(component: str, later: int) -> Callable[[Path], object]:  # microseconds
+    def change(root: Path) -> None:
+        path, name = root / component / f"{SEGMENT}.parquet", "key.frame_timestamp_micros"
+        known = parquet.read_table(path)
+        moved = pa.array(known[name].to_numpy() + later)
+        parquet.write_table(known.set_column(known.schema.get_field_index(name), name, moved), path)
+
+    return change
+
+
 FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a file that is cut off": (cut("camera_image"), "camera_image"),
     "no calibration": (lambda root: shutil.rmtree(root / "camera_calibration"), "does not exist; download this part"),
@@ -226,8 +246,18 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "beams that fall": (part("lidar_calibration", values=TOP.flip(0).tolist()), "do not rise"),
     "ranges of another shape": (part("lidar", shape=[12, 91, 4]), "holds no image"),
     "ranges that are not finite": (part("lidar", values=[math.nan] * (12 * 90 * 4)), "lidar"),
+    "sweeps of the next minute": (stamps("lidar", 60 * 10**6), "has sweeps at other times than the poses of its frames"),
+    "a camera without a lens": (rows("camera_calibration", [0]), "has no row of SIDE_LEFT"),
+    "a lens twice": (rows("camera_calibration", [0, 1, 0]), "has two rows of FRONT"),
+    "a lidar that sits twice": (rows("lidar_calibration", [0, 1, 0]), "has two rows of TOP"),
+    "a sweep twice": (rows("lidar", [0, 1, 2, 0]), "has two rows of 1552440195362591, 'TOP'"),
     "a box without a size": (part("lidar_box", **{"size.x": 0.0}), "boxes without a size"),
 }  # fmt: skip
+
+
+def test_a_table_of_boxes_may_be_empty(root: Path) -> None:
+    rows("lidar_box", [])(root)
+    assert len(read_waymo(root).tracks) == 0
 
 
 @pytest.mark.parametrize("flaw", FLAWS)
