@@ -14,8 +14,8 @@ ENOUGH = 5  # frames that a sensor needs to set the period of moments,
 COVERED = 0.5  # and the share of the drive that they cover
 SLOWER = 1.5  # periods between numbers; beyond, a sensor counts other moments than the numbers
 LOOSER = 0.25  # periods that numbers may spread a moment wider than times do
-LATEST = 1e12  # seconds; what is later is no time, and a check of the capture refuses it
-MOST = 1_000_000  # moments in all; more come from clocks that differ, which a check of the capture refuses
+LATEST = 1e12  # seconds; a check of the capture refuses later times
+MOST = 1_000_000  # moments in all; more come from clocks that differ, and a check of the capture refuses these
 FREE = 0.1  # periods: where no larger gap is, sensors run freely and a moment ends halfway between two
 
 

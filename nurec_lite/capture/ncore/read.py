@@ -4,7 +4,8 @@
 Seconds count from the start of the sequence.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +62,12 @@ def read_ncore(
         images=images,
         sweeps=tuple(sweeps),
         tracks=read_tracks(sequence, poses),
-        doubts=(*(Doubt(**row) for row in (own or {}).get("doubts", ())), *doubts, *unused),
+        doubts=(
+            *(Doubt(**row) for row in (own or {}).get("doubts", ())),
+            *doubts,
+            *unused,
+            *_beyond(parts, images, names),
+        ),
         poses_from=(own and own["poses"]) or GIVEN,
     )
 
@@ -105,6 +111,16 @@ def _images(sequence: Sequence, poses: Poses, part: Part, camera: Camera, downsc
     return found
 
 
+def _beyond(parts: Mapping[str, Part], frames: Iterable[Frame], names: Iterable[str]) -> Iterator[Doubt]:
+    """Findings about the frames of sensors that lie beyond the poses."""
+    there = Counter(frame.sensor for frame in frames)
+    for name in names:
+        lost = len(_stamps(parts[name])) - there[name]
+        if lost:
+            sentence = f"{lost} of the frames of {name} lie beyond the poses, and are left out."
+            yield Doubt(name, False, sentence, "store poses of their times")
+
+
 def _lidars(
     sequence: Sequence, poses: Poses, asked: tuple[str, ...] | None
 ) -> tuple[list[Lidar], list[SweepFrame], list[Doubt]]:
@@ -126,7 +142,7 @@ def _lidars(
         lidars.append(lidar)
         sweeps += frames
         doubts += [Doubt(name, False, note) for note in notes]
-    return lidars, sweeps, doubts
+    return lidars, sweeps, [*doubts, *_beyond(parts, sweeps, [lidar.name for lidar in lidars])]
 
 
 def _found(sequence: Sequence, poses: Poses, part: Part) -> tuple[Lidar, list[SweepFrame], tuple[str, ...]]:

@@ -22,7 +22,7 @@ from nurec_lite.geometry.se3 import invert
 
 BEAMS, STEPS, TURN = 32, 1084, 0.05  # the last in seconds
 NOMINAL = torch.deg2rad(-30.67 + 4.0 / 3 * torch.arange(BEAMS, dtype=torch.float64))  # elevations of the data sheet
-FARTHEST = 105.0  # metres
+FARTHEST, FARTHEST_POINT = 105.0, 1e4  # metres that the lidar measures; from here on, a file is damaged
 TURNING = Lidar(
     LIDAR, torch.eye(4, dtype=torch.float64), NOMINAL, FARTHEST, STEPS, azimuth_start=0.5 * math.pi
 )  # of the data sheet
@@ -81,6 +81,8 @@ def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points
         raise CaptureError(
             f"{file.path} holds points that are not finite, or rings other than 0 to {BEAMS - 1}; {REMEDY}"
         )
+    if not float(values[:, :3].abs().max()) < FARTHEST_POINT:
+        raise CaptureError(f"{file.path} holds points beyond 10 km; {REMEDY}")
     moved = (values[:, None, :3] @ T_FILE_LIDAR[:3, :3])[:, 0]  # the inverse of a rotation, from the right
     times = file.stamp - TURN + TURN * _turned(moved, rings)
     T_world_lidar = trajectory.at(torch.tensor(file.stamp, dtype=torch.float64)) @ T_rig_lidar

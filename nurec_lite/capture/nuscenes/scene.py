@@ -66,7 +66,7 @@ def open_scene(
     poses = by_token(rows(tables, "ego_pose", "token", {str(row.get("ego_pose_token")) for row in data}))
     start, path = _path(poses, tables)
     files: dict[str, list[File]] = {}
-    mountings, lenses, absent = {}, {}, 0
+    mountings, lenses, absent = dict[str, Tensor](), {}, 0
     for row in sorted(data, key=lambda row: int(field(row, "timestamp", int, "sample_data"))):
         sensor = _named(sensors, row, "calibrated_sensor")
         channel = _named(channels, sensor, "sensor")

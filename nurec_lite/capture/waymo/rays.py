@@ -27,6 +27,7 @@ RANGES = "[LiDARComponent].range_image_return1."
 MOST = 1 << 20  # pixels of a range image
 FARTHEST = {TOP: 75.0}  # metres, cut there by Waymo; others see 20 m
 NEAR = 20.0
+FARTHEST_RETURN = 1e4  # metres: from here on, a file is damaged
 SURVEYED, COLUMNS = (
     6,
     8,
@@ -81,7 +82,10 @@ class SweepLoad:
 def range_image(
     row: Row, size: tuple[int, int] | None = None
 ) -> Tensor:  # [H, W, 4] range, intensity, elongation, zone
-    return _image(row, RANGES, 4, size)
+    image = _image(row, RANGES, 4, size)
+    if not float(image[..., 0].max()) < FARTHEST_RETURN:
+        raise CaptureError(f"{row.path} row {row.number} holds returns beyond 10 km; {REMEDY}")
+    return image
 
 
 def _image(row: Row, prefix: str, channels: int, size: tuple[int, int] | None) -> Tensor:  # [H, W, channels] float32

@@ -253,3 +253,10 @@ def test_the_first_moment_is_the_start_of_the_sequence(capture: Capture) -> None
         and 0 <= float(sweep.times.min()) < 0.01
         and math.isclose(capture.sweeps[0].time_start, 0, abs_tol=1e-9)
     )
+
+
+def test_frames_beyond_the_poses_are_a_finding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nurec_lite.capture.ncore.read.BEYOND", -0.1)
+    found = read_ncore(folder)
+    assert len(found.images) == 1 and [doubt.subject for doubt in found.doubts] == ["top", "front"]
+    assert found.doubts[1].sentence == "2 of the frames of front lie beyond the poses, and are left out."

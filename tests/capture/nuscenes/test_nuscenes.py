@@ -176,6 +176,9 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "two places of a camera": (two_places, "has two places of CAM_FRONT in"),
     "an image of another day": (table("sample_data", lambda rows: rows[1].update(timestamp=7)), "sample_data.json has rows at other times"),
     "key frames of another day": (table("sample", lambda rows: rows[1].update(timestamp=7)), "sample.json has rows at other times"),
+    "a point beyond 10 km": (
+        lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(np.array([1e30, 1, 1, 9, 3] * 9, "<f4").tobytes()), "beyond 10 km",
+    ),
     "no files": (lambda root: [shutil.rmtree(root / name) for name in ("samples", "sweeps")], "holds none of the 17 files"),
 }  # fmt: skip
 

@@ -247,6 +247,7 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "ranges of another shape": (part("lidar", shape=[12, 91, 4]), "holds no image"),
     "ranges that are not finite": (part("lidar", values=[math.nan] * (12 * 90 * 4)), "lidar"),
     "sweeps of the next minute": (stamps("lidar", 60 * 10**6), "has sweeps at other times than the poses of its frames"),
+    "returns beyond 10 km": (part("lidar", values=[1e30] * (12 * 90 * 4)), "holds returns beyond 10 km"),
     "a camera without a lens": (rows("camera_calibration", [0]), "has no row of SIDE_LEFT"),
     "a lens twice": (rows("camera_calibration", [0, 1, 0]), "has two rows of FRONT"),
     "a lidar that sits twice": (rows("lidar_calibration", [0, 1, 0]), "has two rows of TOP"),
