@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import torch
 from torch.nn import functional as F
 
 from nurec_lite.capture.checks.conventions import MADE
@@ -95,7 +96,8 @@ def jumps(path: Path, least: float = LEAST) -> list[tuple[int, float]]:
     peak = (off >= beside[:-2]) & (off >= beside[2:])
     found = (far & peak).nonzero()[:, 0].tolist()
     whole = apart + F.pad(apart, (0, 0, 1, 0))[:-1] + F.pad(apart, (0, 0, 0, 1))[1:]  # poses between jump in parts
-    return sorted(((i, float(whole[i].norm())) for i in found), key=lambda jump: -jump[1])
+    sizes = torch.maximum(whole.norm(dim=1), off)  # parts of one frame that is displaced alone cancel each other
+    return sorted(((i, float(sizes[i])) for i in found), key=lambda jump: -jump[1])
 
 
 def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Verdict | None:

@@ -21,17 +21,21 @@ ALONE = (
 )
 FEW = 0.2  # of the shorter span that two sensors share at least
 LONG = 1.5  # periods that a frame lasts at most
+STUCK = 1e-6  # seconds: nothing records so fast, so that stamps are repeated
 DRIFT, APART, SIGMAS = 0.002, 0.05, 5.0  # part of the time, seconds in all, and scatters: a clock runs faster
 OTHER_NUMBERS = 0.1  # part of the time: beyond, numbers of two sensors do not mean the same moments
 
 
 def check_stamps(sample: Sample) -> Iterator[Verdict]:
     every = stamps_of(sample.capture)
+    repeated = [verdict for stamps in every if (verdict := _repeated(stamps))]
+    stuck = {verdict.subject for verdict in repeated}
+    every = [stamps for stamps in every if stamps.sensor not in stuck]
     able = [stamps for stamps in every if len(stamps.frames) >= FEWEST]
     units = [verdict for stamps in able if (verdict := _unit(stamps))]
     odd = {verdict.subject for verdict in units}
     sane = [stamps for stamps in every if stamps.sensor not in odd]
-    found = [*units, *_apart(sane)]
+    found = [*repeated, *units, *_apart(sane)]
     found += [verdict for stamps in sane for verdict in missing(stamps, sane)]
     for stamps in able:
         if stamps.sensor not in odd:
@@ -47,6 +51,16 @@ def _right(capture: Capture, able: Sequence[Stamps]) -> Verdict:
     listed = ", ".join(f"{name} {rate:.1f} Hz" for name, rate in rates.items())
     figures = {f"{name}_hz": rate for name, rate in rates.items()}
     return Verdict(NAME, capture.name, Level.RIGHT, f"Time stamps are regular and overlap: {listed}.", figures=figures)
+
+
+def _repeated(stamps: Stamps) -> Verdict | None:
+    """A verdict where half of the stamps or more are those of the frame before, so that no rate can be computed."""
+    count, frames = int((stamps.steps < STUCK).sum()), len(stamps.frames)
+    if frames < 2 or stamps.period >= STUCK:
+        return None
+    sentence = f"{count} of {frames} frames of {stamps.sensor} have the stamp of the frame before: stamps are rounded or were lost."
+    remedy = f"give each frame its own time in seconds, with at least three decimals, {MADE}"
+    return Verdict(NAME, stamps.sensor, Level.CERTAIN, sentence, remedy, {"repeated": float(count)})
 
 
 def _unit(stamps: Stamps) -> Verdict | None:

@@ -48,6 +48,19 @@ def test_a_jump_is_named_with_its_frame_and_size(metres: float, lidar: bool) -> 
     assert not lidar or found.figures["sweeps_m"] == pytest.approx(0.8, abs=0.05)
 
 
+def test_a_frame_that_is_displaced_alone_has_its_size() -> None:
+    """Its steps to and fro cancel each other."""
+    capture = jumped(street(), 2.0)
+    right = {(f.sensor, f.index): f for f in (*street().images, *street().sweeps)}
+
+    def alone(frame: Frame) -> Frame:
+        return frame if frame.index == 6 else right[frame.sensor, frame.index]
+
+    images, sweeps = (tuple(map(alone, frames)) for frames in (capture.images, capture.sweeps))
+    (found,) = verdicts(replace(capture, images=images, sweeps=sweeps))
+    assert found.level is Level.CERTAIN and found.figures["jump_m"] == pytest.approx(2.0, abs=0.3)
+
+
 @pytest.mark.parametrize("metres", [0.3, 0.5])
 def test_sweeps_tell_a_small_jump(metres: float) -> None:
     (found,) = verdicts(jumped(street(), metres))

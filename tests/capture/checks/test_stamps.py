@@ -89,6 +89,13 @@ def test_what_is_wrong_is_named(case: str) -> None:
     assert len(found) == 1
 
 
+def test_stamps_in_whole_seconds_are_named() -> None:
+    """More than half of them are those of the frame before, so that no rate can be computed."""
+    found = doubts(at(lambda t: float(round(t)))(street()))
+    assert [v.level for v in found] == [Level.CERTAIN] * 3 and {v.check for v in found} == {"time stamps"}
+    assert all("of 16 frames of" in v.text and "give each frame its own time in seconds" in v.text for v in found)
+
+
 def test_all_sensors_in_milliseconds_are_named() -> None:
     found = doubts(at(lambda t: 1e3 * t)(street()))
     assert [v.level for v in found] == [Level.CERTAIN] * 3 and all("in milliseconds" in v.text for v in found)
