@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL.Image import Resampling
 from PIL.ImageFile import ImageFile as Picture
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
@@ -44,6 +45,19 @@ def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 
     with decoding(image.name, MemoryError):  # of an image of the right size, it is the machine's
         pixels = np.array(_open(image.data).convert("RGB"))
     return block_mean(torch.from_numpy(pixels), image.downscale)
+
+
+def small_grey(
+    image: Encoded,
+    size: tuple[int, int],  # width, height
+) -> Tensor:  # [height, width] float32, 0 to 255
+    """A small grey copy. A JPEG is decoded at an eighth of its size, in a tenth of the time."""
+    with decoding(image.name, MemoryError):
+        picture = _checked(image)
+        if isinstance(picture, JpegImageFile):
+            picture.draft("L", (picture.width // 8, picture.height // 8))
+        pixels = np.array(picture.convert("L").resize(size, Resampling.BOX), dtype=np.float32)
+    return torch.from_numpy(pixels)
 
 
 def check_header(image: Encoded) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.images import grey, kind_of
@@ -41,7 +42,9 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
             camera.name, {number: thumbnail(sample, frame) for number, frame in sorted(frames.items())}
         )
         yield from _own_verdicts(sample, camera)
-        yield from _repeated_verdicts([f for f in sample.capture.images if f.sensor == camera.name])
+        of_camera = [f for f in sample.capture.images if f.sensor == camera.name]
+        yield from _repeated_verdicts(of_camera)
+        yield from misplaced(sample, of_camera, NAME, "images")
     yield from _same_verdicts(sample)
 
 

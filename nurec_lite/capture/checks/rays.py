@@ -10,6 +10,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.emptied import emptied
 from nurec_lite.capture.checks.ground import upside_down
+from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
 from nurec_lite.capture.checks.sample import Sample
@@ -75,6 +76,7 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
             of_rays = _of_rings if lidar.spins else _without_rings
             yield of_rays(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
         yield from emptied(sample, lidar, NAME)
+        yield from misplaced(sample, sample.of_lidar(lidar.name), NAME, "sweeps")
 
 
 def swept(sample: Sample, lidar: Lidar) -> list[Ordered]:

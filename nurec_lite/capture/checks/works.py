@@ -9,6 +9,7 @@ from nurec_lite.capture.checks.alignment import VIEWS, view_of
 from nurec_lite.capture.checks.box_rays import box_sweeps, rays_of
 from nurec_lite.capture.checks.boxes import labelled
 from nurec_lite.capture.checks.cameras import parts_of
+from nurec_lite.capture.checks.glimpses import glimpse_works
 from nurec_lite.capture.checks.images import thumbnail
 from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.sample import Sample, spread
@@ -30,6 +31,7 @@ def first_works(sample: Sample) -> Iterator[Work]:
         yield from (partial(motion_from, sample, lidar, k) for k in sample.motion_starts(lidar.name))
     for looks in _by_moment(sample):
         yield from (partial(_looked_at, sample, looks[k : k + TOGETHER]) for k in range(0, len(looks), TOGETHER))
+    yield from glimpse_works(sample)
     if len(labelled(capture).tracks):
         yield from (partial(rays_of, sample, frame) for frame in box_sweeps(sample))
 

@@ -156,6 +156,11 @@ class PackSweep:
     def __call__(self) -> Sweep:
         return decode_sweep(self.member.read(), str(self.member), self.beams)
 
+    def returns(self) -> tuple[Tensor, Tensor]:  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
+        sweep = self()
+        seen = sweep.returned
+        return sweep.directions[seen].double() * sweep.ranges[seen, None].double(), sweep.times[seen]
+
     def mark(self, thorough: bool) -> tuple[int, int]:
         return self.member.size, self.member.crc
 

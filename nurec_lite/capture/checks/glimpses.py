@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small copies of many frames of a sensor: images of a few hundred pixels, and distances around a lidar. They show whether neighbouring
+frames are alike. A budget bounds the time that they take at the start of a run."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.errors import UserError
+from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample, spread
+from nurec_lite.capture.decoders import stated_rays
+from nurec_lite.capture.images import small_grey
+from nurec_lite.capture.types import ImageFrame, Returning, Stored, SweepFrame
+
+Shown = ImageFrame | SweepFrame
+ROWS, COLUMNS = 24, 40  # of a small copy
+PLAIN = 4.0  # grey levels that are added to the standard deviation of a copy, so that noise on one colour stays small
+PIXELS, JPEG = 19e6, 0.1  # that are decoded at the start of a run, and the part of a JPEG's that count
+SECTORS, POINTS = 90, 20_000  # around a lidar, and points of a sweep that are looked at, about
+RAYS = 1.3e6  # of all sweeps of a lidar, at the start of a run
+RUN = 9  # neighbouring frames that are compared, where the budget is too small for all
+
+
+def glimpse_runs(sample: Sample, frames: Sequence[Shown]) -> list[list[Shown]]:
+    """Runs of neighbouring frames of a sensor that have small copies, within the budget."""
+    able = [frame for frame in frames if isinstance(frame.load, Stored | Returning)]
+    most = _most(sample, able)
+    if len(able) < len(frames) or most < RUN:
+        return []
+    if len(able) <= most:
+        return [able]
+    starts = spread(range(0, len(able) - RUN + 1), max(1, most // RUN))
+    return [able[k : k + RUN] for k in sorted(set(starts))]
+
+
+def _most(sample: Sample, frames: Sequence[Shown]) -> int:
+    """Frames of a sensor that the budget allows."""
+    if not frames:
+        return 0
+    first = frames[0]
+    if not isinstance(first, ImageFrame):
+        lidar = sample.capture.lidar(first.sensor)
+        return len(frames) if sample.sweeps is None else int(RAYS * sample.sweeps / SWEEPS / max(1, stated_rays(lidar)))
+    if sample.images is None:
+        return len(frames)
+    camera = sample.capture.camera(first.sensor)
+    encoded = first.encoded()
+    pixels = camera.width * camera.height if encoded is None else math.prod(encoded.size)
+    part = JPEG if encoded is not None and encoded.data.startswith(b"\xff\xd8") else 1.0
+    return int(PIXELS * sample.images / IMAGES / len(sample.capture.cameras) / (part * pixels))
+
+
+def glimpse_works(sample: Sample) -> Iterator[Callable[[], object]]:
+    by_sensor: dict[str, list[Shown]] = {}
+    for frame in (*sample.capture.images, *sample.capture.sweeps):
+        by_sensor.setdefault(frame.sensor, []).append(frame)
+    for frames in by_sensor.values():
+        with suppress(UserError):
+            for run in glimpse_runs(sample, frames):
+                yield from (partial(_looked_at, sample, run[k : k + RUN]) for k in range(0, len(run), RUN))
+
+
+def _looked_at(sample: Sample, frames: Sequence[Shown]) -> None:
+    for frame in frames:
+        glimpse(sample, frame)
+
+
+def glimpse(
+    sample: Sample, frame: Shown
+) -> Tensor | None:  # [n] float32; None: the frame shows nothing, or cannot be read
+    return sample.kept(("glimpse", frame.sensor, frame.index), lambda: _glimpse(frame))
+
+
+def _glimpse(frame: Shown) -> Tensor | None:
+    try:
+        if isinstance(frame, ImageFrame):
+            return _of_image(frame)
+        return _of_points(frame.load.returns()[0]) if isinstance(frame.load, Returning) else None
+    except UserError:
+        return None  # another check reports it
+
+
+def _of_image(frame: ImageFrame) -> Tensor | None:
+    """Brightness without the exposure, which may change from image to image."""
+    encoded = frame.encoded()
+    if encoded is None:
+        return None
+    image = small_grey(encoded, (COLUMNS, ROWS)).flatten()
+    scatter = float(image.std())
+    return None if scatter < 1 else (image - image.mean()) / (scatter + PLAIN)
+
+
+def _of_points(points: Tensor) -> Tensor | None:  # [n, 3] metres -> [SECTORS]
+    """The mean logarithm of the distances in each sector around the lidar."""
+    if not len(points):
+        return None
+    some = points[:: max(1, len(points) // POINTS)].float()
+    sector = ((torch.atan2(some[:, 1], some[:, 0]) / (2 * math.pi) + 0.5) * SECTORS).long().clamp(0, SECTORS - 1)
+    far = some[:, :2].norm(dim=1).clamp(min=1).log()
+    count = torch.bincount(sector, minlength=SECTORS)
+    return torch.bincount(sector, far, minlength=SECTORS).float() / count.clamp(min=1)

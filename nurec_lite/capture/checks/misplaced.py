@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames that stand in another place than in time: neighbours are alike, and those two frames apart less so."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.checks.glimpses import Shown, glimpse, glimpse_runs
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+
+FEWEST = 5  # neighbouring frames that tell anything
+MOVED = 0.2  # metres from a frame to the next that change the view
+ORDERED = 1.25  # times as different as neighbours are frames that are two apart, in the median, where order shows
+EXCHANGED = 0.85  # times as different as neighbours are those two apart at most, around two frames that are exchanged
+STRANGE = 1.2  # times as different as the frames around it are from each other is a strange frame from both, at least
+CUT = 2.5  # times as different as the neighbours before and after are two frames with a cut between them, at least
+UNUSUAL = 2.0  # times as different as most neighbours, at least
+GAP = 1.5  # usual steps in time: across a longer one frames may differ
+LISTED = 3  # numbers in a sentence
+EXCHANGE = "{} seem to be exchanged: each is less like its neighbours than the other is."
+OTHER = "What the frames before and after show is missing in {}."
+SUDDEN = "Between {} the view changes at once."
+REMEDY = "restore their order or their files, or leave them out by data.frames"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places in a run of frames that are wrong."""
+
+    exchanged: list[int]  # k: with frame k + 1
+    strange: list[int]
+    cuts: list[int]  # k: between frame k and frame k + 1
+
+
+def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) -> Iterator[Verdict]:
+    """Verdicts about frames of one sensor; `what`: images or sweeps."""
+    found: dict[str, list[str]] = {sentence: [] for sentence in (EXCHANGE, OTHER, SUDDEN)}
+    for run in _known_runs(sample, frames):
+        copies = torch.stack([copy for frame in run if (copy := glimpse(sample, frame)) is not None])
+        places = wrong_places(copies, *_moves(run))
+        found[EXCHANGE] += [f"{run[k].index} and {run[k + 1].index}" for k in places.exchanged]
+        found[OTHER] += [str(run[k].index) for k in places.strange]
+        found[SUDDEN] += [f"{run[k].index} and {run[k + 1].index}" for k in places.cuts]
+    for sentence, numbers in found.items():
+        if numbers:
+            more = f" ({len(numbers) - LISTED} more)" if len(numbers) > LISTED else ""
+            name = what if len(numbers) > 1 or sentence != OTHER else what.removesuffix("s")
+            said = sentence.format(f"{name} {', '.join(numbers[:LISTED])}{more} of {frames[0].sensor}")
+            figures = {"frames": float(len(numbers))}
+            yield Verdict(check, frames[0].sensor, Level.LIKELY, said[0].upper() + said[1:], REMEDY, figures)
+
+
+def _known_runs(sample: Sample, frames: Sequence[Shown]) -> Iterator[list[Shown]]:
+    """Runs of neighbouring frames, cut at those without a copy."""
+    for run in glimpse_runs(sample, frames):
+        part = list[Shown]()
+        for frame in (*run, None):
+            if frame is not None and glimpse(sample, frame) is not None:
+                part.append(frame)
+                continue
+            if len(part) >= FEWEST:
+                yield part
+            part = []
+
+
+def _moves(run: Sequence[Shown]) -> tuple[Tensor, Tensor]:  # [n - 1] bool each
+    """Steps in which the vehicle moves, and those of a usual length in time."""
+    places = torch.stack([frame.T_world_rig_start[:3, 3] for frame in run])
+    steps = torch.tensor([frame.time_mid for frame in run], dtype=torch.float64).diff()
+    return places.diff(dim=0).norm(dim=1) > MOVED, steps < GAP * steps.median()
+
+
+def wrong_places(
+    copies: Tensor,  # [n, m] of neighbouring frames, five or more
+    moved: Tensor,  # [n - 1] bool
+    near: Tensor,  # [n - 1] bool: in time
+) -> Places:
+    apart = torch.cdist(copies.double(), copies.double(), p=1.0)
+    one, two = apart.diagonal(1), apart.diagonal(2)
+    return Places(_exchanged(one, two, moved), _strange(one, two), _cuts(one, near))
+
+
+def _exchanged(one: Tensor, two: Tensor, moved: Tensor) -> list[int]:
+    ratio = (two[:-1] + two[1:]) / (one[:-2] + one[2:]).clamp(min=1e-12)
+    if float(ratio.median()) < ORDERED:
+        return []
+    driving = moved[:-2] & moved[1:-1] & moved[2:]
+    return [k + 1 for k in ((ratio < EXCHANGED) & driving).nonzero()[:, 0].tolist()]
+
+
+def _strange(one: Tensor, two: Tensor) -> list[int]:
+    least = torch.minimum(one[:-1], one[1:])
+    return [k + 1 for k in ((least > STRANGE * two) & (least > UNUSUAL * one.median())).nonzero()[:, 0].tolist()]
+
+
+def _cuts(one: Tensor, near: Tensor) -> list[int]:
+    """Large differences among small ones; not those on either side of one strange frame."""
+    found = list[int]()
+    for k in range(len(one)):
+        beside = [float(one[i]) for i in (k - 2, k - 1, k + 1, k + 2) if 0 <= i < len(one)]
+        if bool(near[k]) and float(one[k]) > max(CUT * max(beside), UNUSUAL * float(one.median())):
+            found.append(k)
+    return found
