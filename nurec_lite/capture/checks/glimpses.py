@@ -56,7 +56,8 @@ def _most(sample: Sample, frames: Sequence[Shown]) -> int:
 
 def glimpse_works(sample: Sample) -> Iterator[Callable[[], object]]:
     by_sensor: dict[str, list[Shown]] = {}
-    for frame in (*sample.capture.images, *sample.capture.sweeps):
+    every: list[Shown] = [*sample.capture.images, *sample.capture.sweeps]
+    for frame in every:
         by_sensor.setdefault(frame.sensor, []).append(frame)
     for frames in by_sensor.values():
         with suppress(UserError):

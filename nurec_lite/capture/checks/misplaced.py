@@ -21,7 +21,7 @@ UNUSUAL = 2.0  # times as different as most neighbours, at least
 GAP = 1.5  # usual steps in time: across a longer one frames may differ
 LISTED = 3  # numbers in a sentence
 EXCHANGE = "{} seem to be exchanged: each is less like its neighbours than the other is."
-OTHER = "What the frames before and after show is missing in {}."
+OTHER = "The frames before and after show another view than {}."
 SUDDEN = "Between {} the view changes at once."
 REMEDY = "restore their order or their files, or leave them out by data.frames"
 
@@ -67,7 +67,7 @@ def _known_runs(sample: Sample, frames: Sequence[Shown]) -> Iterator[list[Shown]
 
 
 def _moves(run: Sequence[Shown]) -> tuple[Tensor, Tensor]:  # [n - 1] bool each
-    """Steps in which the vehicle moves, and those of a usual length in time."""
+    """Steps of a vehicle that moves, and those of a usual length in time."""
     places = torch.stack([frame.T_world_rig_start[:3, 3] for frame in run])
     steps = torch.tensor([frame.time_mid for frame in run], dtype=torch.float64).diff()
     return places.diff(dim=0).norm(dim=1) > MOVED, steps < GAP * steps.median()
