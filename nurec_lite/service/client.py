@@ -19,8 +19,7 @@ class Sensorsim:
         address: str,  # HOST:PORT
         service: str = SERVICES[0],
         certificate: bytes | None = None,  # PEM, to verify the server; None: no encryption
-        own: tuple[bytes, bytes]
-        | None = None,  # PEM of the client's key and certificate, for a server with tls_clients
+        own: tuple[bytes, bytes] | None = None,  # PEM of the client's key and certificate, if the server asks
     ) -> None:
         options = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.max_send_message_length", MESSAGE_BYTES)]
         if certificate is None:

@@ -194,10 +194,8 @@ def render(served: ServedScene, scene: Scene, shots: Sequence[Shot]) -> list[Any
 
 
 def _pixels(scene: Scene, capture: Capture, frame: ImageFrame, colour: Tensor) -> Tensor:  # [H, W, 3] uint8
-    found, mask = (
-        as_seen(scene, capture, frame, colour).mul(255).round().to(torch.uint8),
-        capture.camera(frame.sensor).mask,
-    )
+    found = as_seen(scene, capture, frame, colour).mul(255).round().to(torch.uint8)
+    mask = capture.camera(frame.sensor).mask
     return found if mask is None else found.masked_fill_(mask[..., None].to(found.device), 0)
 
 
