@@ -19,9 +19,7 @@ class CameraRender:
     """An image of H x W pixels, or a batch: every shape then begins with B. Tensors are on the scene's device. None: not asked for."""
 
     colour: Tensor | None  # [H, W, 3] float32, 0 to 1, as the camera exposes
-    depth: (
-        Tensor | None
-    )  # [H, W] float32, metres along the forward axis, or the ray of an angular lens; 0 below opacity 0.5
+    depth: Tensor | None  # [H, W] float32, metres forward (angular lenses: along the ray); 0 below an opacity of 0.5
     normals: Tensor | None  # [H, W, 3] float32, unit, camera axes in mid-exposure, towards the camera; 0 as for depth
     opacity: Tensor | None  # [H, W] float32, 0 (sky alone) to 1
     classes: Tensor | None  # [H, W] uint8, index into TrainedScene.class_names

@@ -28,9 +28,7 @@ _SEVERAL = ("-m", "--multirun")
 
 
 def announce(
-    words: Sequence[
-        str
-    ],  # the command line: python -m nurec_lite.COMMAND KEY=VALUE ... or python -m nurec_lite COMMAND ...
+    words: Sequence[str],  # the command line: python -m nurec_lite.COMMAND, or nurec_lite COMMAND, and KEY=VALUE ...
 ) -> None:
     line = first_line(words)
     if line is not None and prints():

@@ -26,9 +26,7 @@ class Recorder:
     def record(
         self,
         work: Callable[[], T],  # queues it; nothing of it is done yet
-        generators: Sequence[
-            torch.Generator
-        ],  # of the device, for the work's random numbers; they advance at every launch
+        generators: Sequence[torch.Generator],  # of the device, for random numbers; they advance at every launch
     ) -> "CapturedGraph[T]":
         """The tensors that the work reads must stay where they are for as long as the recording is launched. RuntimeError where work
         waits for the device or cannot be recorded for another reason."""
