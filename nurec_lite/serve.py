@@ -14,11 +14,11 @@ from nurec_lite import __version__
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.key_values import quoted
 from nurec_lite.base.service_keys import ServiceKeys
+from nurec_lite.base.texts import host_and_port
 from nurec_lite.bounds import leaves
 from nurec_lite.cli.arguments import is_path, key_of
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import ServeConfig
-from nurec_lite.service.address import shown
 
 HELP = """
 Serves trained scenes to a simulator: SensorsimService over gRPC, as AlpaSim and NuRec call it (docs/service.md). RUN is the folder of a
@@ -73,9 +73,9 @@ def serve(
 
 def _print_addresses(config: ServeConfig, port: int, metrics_port: int | None) -> None:
     how = "without encryption" if config.tls_certificate is None else "with TLS"
-    print(f"serving on {shown(config.host, port)}, {how}", flush=True)
+    print(f"serving on {host_and_port(config.host, port)}, {how}", flush=True)
     if metrics_port is not None:
-        print(f"figures on http://{shown(config.host, metrics_port)}/metrics", flush=True)
+        print(f"figures on http://{host_and_port(config.host, metrics_port)}/metrics", flush=True)
 
 
 def _check_package(module: str, package: str) -> None:

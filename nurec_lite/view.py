@@ -7,6 +7,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 import logging
 from threading import Event
 
+from nurec_lite.base.texts import host_and_port
 from nurec_lite.cli.command import command
 from nurec_lite.viewer.opened import Run
 from nurec_lite.viewer.server import viser
@@ -33,7 +34,7 @@ def work(arguments: list[str]) -> None:
         log.info(run.missing)
     config = run.shown.config
     viewer = Viewer(run, config.host, config.port, config.height)
-    print(f"{run.file} at http://{config.host}:{viewer.port} (Ctrl-C ends)", flush=True)
+    print(f"{run.file} at http://{host_and_port(config.host, viewer.port)} (Ctrl-C ends)", flush=True)
     try:
         Event().wait()
     except KeyboardInterrupt:

@@ -100,3 +100,8 @@ def displayed(text: str) -> str:
 def _shown(character: str) -> str:
     hidden = unicodedata.category(character) in _HIDDEN
     return character.encode("unicode_escape").decode() if hidden else character
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Returns an address as a URL has it; an address of IPv6 stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

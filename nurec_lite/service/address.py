@@ -4,18 +4,15 @@
 import socket
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.texts import host_and_port
 from nurec_lite.config import ServeConfig
-
-
-def shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # IPv6
 
 
 def check_addresses(config: ServeConfig) -> None:
     """ConfigError if none of the host's addresses can be opened at a port."""
     flaw = _flaw(config.host, config.port)
     if flaw is not None:
-        address = shown(config.host, config.port)
+        address = host_and_port(config.host, config.port)
         raise ConfigError(f"{address} cannot be opened ({flaw}); choose another host or port, or port=0 for a free one")
     if config.metrics_port is None:
         return

@@ -13,8 +13,8 @@ import grpc
 import torch
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.texts import host_and_port
 from nurec_lite.config import ServeConfig
-from nurec_lite.service.address import shown
 from nurec_lite.service.calls import Calls
 from nurec_lite.service.errors import BUSY, INVALID, RequestError, sentence_of
 from nurec_lite.service.figures import Figures
@@ -136,7 +136,7 @@ class Server:
         self._threads.shutdown()
 
     def _opened(self, config: ServeConfig) -> int:
-        address = shown(config.host, config.port)
+        address = host_and_port(config.host, config.port)
         secrets = credentials(config)
         try:
             if secrets is None:

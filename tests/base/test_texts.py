@@ -23,6 +23,7 @@ from nurec_lite.base.texts import (
     LARGEST_JSON,
     displayed,
     excerpt,
+    host_and_port,
     open_file,
     parse_json,
     printable,
@@ -169,3 +170,8 @@ def test_an_environment_that_names_no_process(found: str) -> None:
 
 def test_an_error_for_a_user_is_one_line() -> None:
     assert str(UserError("'a\nb' is no name; choose another")) == r"'a\nb' is no name; choose another"
+
+
+def test_an_address_is_that_of_a_url() -> None:
+    found = [host_and_port(host, 80) for host in ("127.0.0.1", "localhost", "::1", "::")]
+    assert found == ["127.0.0.1:80", "localhost:80", "[::1]:80", "[::]:80"]
