@@ -11,6 +11,7 @@ from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes
 from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.track_motion import odd_motions
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import trajectory_of
@@ -35,6 +36,8 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     if len(capture.tracks) == 0:
         return
     yield from impossible_tracks(capture)
+    if not sample.blamed("poses") and not sample.jumps():  # labels of sensors jump with the poses
+        yield from odd_motions(capture.tracks, capture.name)
     if not capture.sweeps:
         yield _unknown(capture, "Without a lidar nothing says where the boxes lie.")
         return

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.jitter import jitter
 from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import known_motions
 from nurec_lite.capture.checks.paths import FEWEST, NAME, REMEDY, Path, paths_of, seen_step
@@ -41,7 +42,7 @@ def check_driving(sample: Sample) -> Iterator[Verdict]:
             f"No sensor has {FEWEST} frames that would show how the rig moves.",
         )
         return
-    found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0]))
+    found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0])) or list(jitter(paths[0]))
     if fit and not found and not sample.jumps():  # a path that jumps does not show which way the rig looks
         found = [*_direction(paths[0], bool(motions)), *poses_at_a_time(paths)]
     if found or fit:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_capture import ROOT
 from torch import Tensor
-from wrong_poses import posed, scaled, street
+from wrong_poses import posed, scaled, street, with_position
 
 from nurec_lite.capture.checks.cameras import check_cameras
 from nurec_lite.capture.checks.driving import check_driving
@@ -59,6 +59,24 @@ def test_a_jump_of_20_centimetres_along_the_way_is_named(metres: float) -> None:
     way[0, 3] = metres
     found = driving(from_frame(lambda T: T @ (torch.eye(4, dtype=torch.float64) + way)))
     assert found.level is Level.LIKELY and "The poses jump by 0.2 m before frame 8 of lidar" in found.sentence
+
+
+def test_poses_that_jitter_are_named() -> None:
+    """Each frame is displaced by some centimetres of its own."""
+    noise = 0.05 * torch.randn(16, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def moved(frame: Frame) -> Frame:
+        ends = (
+            with_position(T, T[:3, 3] + noise[frame.index]) for T in (frame.T_world_rig_start, frame.T_world_rig_end)
+        )
+        start, end = ends
+        return replace(frame, T_world_rig_start=start, T_world_rig_end=end)
+
+    capture = street()
+    images, sweeps = (tuple(map(moved, frames)) for frames in (capture.images, capture.sweeps))
+    found = driving(replace(capture, images=images, sweeps=sweeps))
+    assert found.level is Level.LIKELY and "The poses jitter" in found.sentence
+    assert found.figures["jitter_m"] == pytest.approx(0.18, abs=0.06)
 
 
 @pytest.mark.parametrize(("factor", "part", "word"), [(1.03, 0.975, "large"), (0.97, 1.029, "small")])
