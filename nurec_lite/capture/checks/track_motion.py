@@ -13,7 +13,7 @@ from nurec_lite.geometry.tracks import Tracks
 NAME = "tracks"
 FEWEST = 4  # keys that show a jump
 LEAST, ACCELERATION = 1.5, 10.0  # metres, and metres a second squared: a step may be so far from its neighbours'
-STEADY = 0.5  # of the jump, by which the steps before and after differ at most
+STEADY = 0.5  # largest difference of the steps before and after, as a part of the jump
 LISTED = 3  # tracks in a sentence
 WAY, TOGETHER = 5.0, 15.0  # metres of one track, and of all, that show the way it drives
 BACK = 0.8  # part of it that boxes look backwards, at least
