@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the capture that a configuration names."""
 
+import logging
 import math
 import sys
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from nurec_lite.geometry.tracks import Tracks
 if TYPE_CHECKING:
     from nurec_lite.capture.rosbag.propose import Proposal
 
+log = logging.getLogger(__name__)
 BUNDLED = "data/street.pack"
 ALL = range(sys.maxsize)  # moments
 _BY_DRIVE = {  # kinds with named drives: the meaning of data.root; capture/KIND/read.py holds read_KIND, imported when it is needed
@@ -123,6 +125,8 @@ def _chosen(capture: Capture, config: DataConfig) -> Capture:
 
 
 def _read(config: DataConfig) -> Capture:
+    if config.kind != "kitti_raw":
+        _warn_of_files(config)
     if config.kind == "bundled":
         if config.root is not None:
             raise CaptureError(
@@ -142,6 +146,15 @@ def _read(config: DataConfig) -> Capture:
     if config.kind == "rosbag":
         return _limited(_open_rosbag(config), config)
     raise CaptureError(f"data.kind is '{config.kind}', but must be {_listed(KINDS)}")
+
+
+def _warn_of_files(config: DataConfig) -> None:
+    """The files of a run may be those of another kind of capture: a pack of its drive is evaluated, for example."""
+    for key, value in (("data.poses.file", config.poses.file), ("data.tracks.file", config.tracks.file)):
+        if value:
+            log.warning(
+                "%s is not read: it is for data=kitti_raw, and this is %s", assigned(key, value), f"data={config.kind}"
+            )
 
 
 def _listed(kinds: tuple[str, ...]) -> str:

@@ -29,7 +29,7 @@ ALIKE = 1.1  # times the blur of other poses: the points near surfaces decide
 SHARPER, CALMER = 0.97, 0.7  # times the figures of the capture's own poses
 JITTER = 0.002  # metres: less is no reason for other poses
 METRES, RADIANS, PART = 0.1, 0.006, 0.08  # largest difference of right poses over GAP sweeps, and part of the way
-OTHERS = "give other poses by data.poses.file"
+OTHERS = "give other poses by data.poses.file (KITTI) or data.mapping (ROS)"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def posed(
     if drive is None:
         if source == "lidar" or capture.poses_from == UNKNOWN:
             raise CaptureError(
-                f"{capture.name} has fewer than {FEWEST} sweeps of a lidar, which are too few to estimate poses from; {OTHERS}"
+                f"{capture.name} has fewer than {FEWEST} sweeps of a lidar, which are too few to estimate poses from; {_remedy(capture)}"
             )
         return capture
     if source == "capture" or (source == "auto" and capture.poses_from in (CHOSEN, ESTIMATED)):
@@ -85,6 +85,10 @@ def posed(
     if source == "auto" and capture.poses_from == GIVEN and seem_sharp(drive.frames, drive.lidar):
         return replace(capture, poses_from=CHOSEN)
     return _chosen(drive, source)
+
+
+def _remedy(capture: Capture) -> str:
+    return OTHERS if capture.poses_from == UNKNOWN else f"give data.poses=capture to keep its own, or {OTHERS}"
 
 
 def _posed_as(capture: Capture, source: str, known: KnownPath) -> Capture:
@@ -151,7 +155,7 @@ def _better(drive: Drive, source: str, found: Found) -> Capture:
 
 def _kept(capture: Capture, source: str, problem: str) -> Capture:
     if source == "lidar" or capture.poses_from == UNKNOWN:
-        raise CaptureError(f"{capture.name}: no poses can be estimated from the sweeps ({problem}); {OTHERS}")
+        raise CaptureError(f"{capture.name}: no poses can be estimated from the sweeps ({problem}); {_remedy(capture)}")
     log.warning("poses: the capture's own, since none can be estimated from the sweeps (%s)", problem)
     return capture
 

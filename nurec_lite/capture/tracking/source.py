@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.geometry.tracks import Tracks
 
 
@@ -21,6 +21,8 @@ def with_tracks(
         return capture
     from nurec_lite.capture.tracking.completed import completed, completed_as  # a start with labels goes without them
 
+    if source == "lidar" and known is None and not capture.sweeps:
+        raise CaptureError(f"{capture.name} has no sweeps of a lidar to find tracks in; give data.tracks=auto or none")
     labels = Tracks.empty() if source == "lidar" else capture.tracks
     if known is not None:
         return replace(capture, tracks=completed_as(labels, known.to("cpu", torch.float64)))
