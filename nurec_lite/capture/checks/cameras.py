@@ -44,7 +44,9 @@ FLAT = 0.1  # standard deviation of ranks, 0.29 of an image that shows anything
 
 def check_cameras(sample: Sample) -> list[Verdict]:
     capture = sample.capture
-    if not (capture.sweeps and capture.images):
+    if not capture.images:
+        return [Verdict(CHECK, capture.name, Level.UNKNOWN, "There are no images to hold against the sweeps.")]
+    if not capture.sweeps:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
     return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(_found, sample), capture.cameras))))
 

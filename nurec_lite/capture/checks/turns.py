@@ -11,6 +11,7 @@ from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 
 FEWEST = 32  # rays of a beam that show a turn
+STEPS = 256  # about as many of a beam show whether it turns steadily
 TOGETHER = 0.05  # of the sweep's duration: rays of all beams within it are of one moment
 
 
@@ -23,6 +24,8 @@ def turns(sweep: Sweep) -> float | None:
     times, order = sweep.times[beam].sort(stable=True)
     if len(times) < FEWEST or float(times[-1] - times[0]) <= 0:
         return None
+    apart = max(1, len(times) // STEPS)  # rays that follow each other lie closer than poses and stamps are exact
+    times, order = times[::apart], order[::apart]
     azimuth = azimuth_elevation(sweep.directions[beam][order])[:, 0].double()
     steps = torch.remainder(azimuth.diff() + math.pi, 2 * math.pi) - math.pi
     steps = steps[times.diff() > 0]

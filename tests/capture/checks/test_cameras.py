@@ -274,6 +274,12 @@ def test_a_camera_that_no_lidar_sees_is_unknown() -> None:
     assert first.level is Level.UNKNOWN and first.sentence == "No lidar point falls into the images of camera_0."
 
 
+@pytest.mark.parametrize(("lacks", "said"), [("images", "There are no images to hold"), ("sweeps", "Without a lidar")])
+def test_a_drive_of_one_kind_of_sensor_says_so(lacks: str, said: str) -> None:
+    (verdict,) = check_cameras(Sample(replace(street(), **{lacks: ()})))
+    assert verdict.level is Level.UNKNOWN and verdict.sentence.startswith(said)
+
+
 @pytest.mark.filterwarnings("error")
 def test_images_of_one_pixel_tell_nothing() -> None:
     capture = street(*SMALL)

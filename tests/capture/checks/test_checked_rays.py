@@ -35,6 +35,7 @@ from nurec_lite.capture.checks.ordered import ordered
 from nurec_lite.capture.checks.run import CHECKS
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.trust import doubts_about
+from nurec_lite.capture.checks.turns import turns
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack, write_pack
@@ -198,3 +199,17 @@ def test_a_ceiling_is_no_road(ceiling: float, side: float, degrees: float) -> No
                   torch.arange(16).repeat(900), ranges < 100)  # fmt: skip
     lidar = replace(street().lidars[0], T_rig_lidar=torch.eye(4, dtype=torch.float64))
     assert upside_down(lidar, [ordered(sweep)]) is None
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_fine_beam_turns_though_rays_change_places(mixed: bool) -> None:
+    """Stamps and poses are coarser than the steps of a Pandar64, so that 15 % of its rays change places."""
+    torch.manual_seed(1)
+    n = 2000
+    azimuth = -2 * math.pi * (torch.arange(n).double() + 0.7 * torch.randn(n)) / n
+    times = 0.1 * torch.arange(n).double() / n
+    times = times[torch.randperm(n)] if mixed else times
+    ways = unit_directions(torch.stack([azimuth, 0 * azimuth], dim=1)).float()
+    one = Sweep(ways, torch.ones(n), torch.zeros(n), times, torch.zeros(n, dtype=torch.long), torch.ones(n).bool())
+    way = turns(one)
+    assert way is None if mixed else way == pytest.approx(-1, abs=0.02)
