@@ -30,6 +30,7 @@ BETTER = (
     (1.5, 4.0),
 )  # times the contrast as said, and standard errors above it: the guess is right instead
 PERHAPS = (1.2, 3.5)
+PAIRED = (1.25, 4.0)  # likewise, where few images leave it open: standard errors of the gain of each of more images
 APART = (1.5, 2.0)  # times the contrast as said, which does not agree: likely, certain
 CLOSER = 24  # frames of a sensor that are looked at before a capture is called wrong
 LIKELY, CERTAIN = 2.5, 3.5  # own contrasts above zero, in standard errors
@@ -50,7 +51,8 @@ def level_of(
     said: Fit,
     holds: bool,  # edges agree as the capture says
 ) -> Level | None:  # None: the guess is not right, or nothing shows it
-    if not (agrees(best) and (_apart(best, said, holds, APART[0]) or _above(best, said, PERHAPS))):
+    plain = _apart(best, said, holds, APART[0]) or _above(best, said, PERHAPS)
+    if not (agrees(best) and (plain or best.contrast >= PAIRED[0] * said.contrast)):
         return None
     sure = agrees(best, SURE) and (
         _apart(best, said, holds, APART[1]) or any(_above(best, said, bar) for bar in BETTER)
@@ -59,6 +61,8 @@ def level_of(
     if speed_of(sample.capture, camera, views.frames) <= FASTEST:  # all images show the same
         return Level.LIKELY if sure else None
     found = evidence(views, best, said, path)
+    if not plain and not found.gains(PAIRED[1]):
+        return None
     if sure and found.shows(CERTAIN):
         return Level.CERTAIN
     return Level.LIKELY if found.shows(LIKELY) else None
@@ -89,8 +93,11 @@ class Evidence:
 
     def shows(self, errors: float) -> bool:
         """Whether the guess is right by so many standard errors, and better than the capture as it is, if that agrees with its images."""
-        better = _sure(self.guess - self.said, GAIN) if _sure(self.said, GAIN) else True
+        better = self.gains(GAIN) if _sure(self.said, GAIN) else True
         return better and _sure(self.guess, errors)
+
+    def gains(self, errors: float) -> bool:
+        return _sure(self.guess - self.said, errors)
 
 
 def evidence(views: Views, best: Fit, said: Fit, path: Trajectory) -> Evidence:

@@ -112,6 +112,15 @@ def test_a_vehicle_that_drives_shows_a_wrong_mounting_in_images_of_96x48_pixels(
     assert sorted(level.name for level in levels(mounted_wrong(street))) == ["CERTAIN", "RIGHT"]
 
 
+def test_images_of_the_frame_before_are_named_though_the_first_is_right() -> None:
+    """A few images leave it open; the gain of each of more images shows it."""
+    street = open_capture(composed("train", []).data)
+    files = {(f.sensor, f.index): f.load for f in street.images}
+    late = tuple(replace(f, load=files[f.sensor, max(0, f.index - 1)]) for f in street.images)
+    found = check_cameras(Sample(replace(street, images=late)))
+    assert found[0].level is Level.LIKELY and "0.10 s (1 frame) earlier than their stamps say" in found[0].text
+
+
 def test_few_values_need_more_standard_errors() -> None:
     """Quantiles of Student's distribution from its table, at the probability 0.975."""
     for freedom, quantile in ((5, 2.571), (7, 2.365), (10, 2.228), (30, 2.042)):
