@@ -53,8 +53,8 @@ class Shot:
 
 
 def table_of(folder: Path, name: str) -> Path | None:
-    """Path of a table: the binary file, else the text."""
-    return next((path for end in (".bin", ".txt") if (path := folder / (name + end)).is_file()), None)
+    """Path of a table: the binary file, else the text. A link to nothing is refused as it is read."""
+    return next((path for end in (".bin", ".txt") if os.path.lexists(path := folder / (name + end))), None)
 
 
 def read_cameras(path: Path) -> dict[int, Lens]:

@@ -45,7 +45,7 @@ class Segment:
         return self.folder / component / f"{self.name}.parquet"
 
     def has(self, component: str) -> bool:
-        return self.file(component).is_file()
+        return os.path.lexists(self.file(component))  # a link to nothing is refused as it is read
 
     def seconds(
         self, micros: NDArray[np.int64]
@@ -60,14 +60,14 @@ class Segment:
 def open_segment(root: Path, drive: str | None) -> Segment:
     folder, name = _find(root, drive)
     paths = {part: folder / part / f"{name}.parquet" for part in ("camera_image", "lidar", "vehicle_pose")}
-    found = [read_columns(path, {STAMP: int})[STAMP] for path in paths.values() if path.is_file()]
+    found = [read_columns(path, {STAMP: int})[STAMP] for path in paths.values() if os.path.lexists(path)]
     stamps = np.unique(np.concatenate(found))
     if not 0 <= int(stamps[-1]) - int(stamps[0]) < LONGEST * 1e6:
         raise CaptureError(f"{folder}: {name} has frames of more than an hour; {REMEDY}")
     start = int(stamps[0])
-    if paths["camera_image"].is_file():
+    if os.path.lexists(paths["camera_image"]):
         return Segment(folder, name, start, stamps, _path_of_images(paths["camera_image"], start), True)
-    if not paths["vehicle_pose"].is_file():
+    if not os.path.lexists(paths["vehicle_pose"]):
         raise CaptureError(f"{folder} has neither camera_image nor vehicle_pose of {name}; download one of them")
     table = read_columns(paths["vehicle_pose"], {STAMP: int, VEHICLE: list})
     poses = poses_of(table, VEHICLE, paths["vehicle_pose"])

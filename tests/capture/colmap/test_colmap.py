@@ -206,6 +206,12 @@ def lens_of_model(number: int) -> bytes:
     return struct.pack("<QiiQQ12d", 1, 1, number, *SIZE, *[40.0] * 12)
 
 
+def linked_to_nothing(root: Path) -> None:
+    path = root / "sparse/0/points3D.bin"
+    path.unlink()
+    path.symlink_to("elsewhere")
+
+
 FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no reconstruction": (lambda root: shutil.rmtree(root / "sparse"), "holds no reconstruction"),
     "cameras that are cut off": (cut("cameras.bin", 40), "is no file of COLMAP"),
@@ -224,6 +230,7 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
         put("cameras.bin", struct.pack("<Q", 2) + b"".join(struct.pack("<iiQQ3d", 7, 0, *SIZE, f, 24, 16) for f in (40, 41))),
         "camera 7 is there twice",
     ),
+    "points by a link to nothing": (linked_to_nothing, "points3D.bin cannot be read"),
     "an image elsewhere": (
         lambda root: put("images.bin", (root / "sparse/0/images.bin").read_bytes().replace(b"front/0000", b"../nt/0000"))(root),
         "names the image '../nt/0000.jpg', which lies elsewhere",

@@ -202,6 +202,17 @@ def cut(component: str) -> Callable[[Path], object]:
     return lambda root: overwrite(root / path, (root / path).read_bytes()[:-50])
 
 
+def linked_to_nothing(component: str) -> Callable[[Path], object]:
+    """A part of the data set on a disk that is not there."""
+
+    def change(root: Path) -> None:
+        path = root / component / f"{SEGMENT}.parquet"
+        path.unlink()
+        path.symlink_to("elsewhere")
+
+    return change
+
+
 def rows(component: str, places: list[int]) -> Callable[[Path], object]:
     """Leaves rows of a component, some of them twice."""
 
@@ -248,6 +259,8 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "ranges that are not finite": (part("lidar", values=[math.nan] * (12 * 90 * 4)), "lidar"),
     "sweeps of the next minute": (stamps("lidar", 60 * 10**6), "has sweeps at other times than the poses of its frames"),
     "returns beyond 10 km": (part("lidar", values=[1e30] * (12 * 90 * 4)), "holds returns beyond 10 km"),
+    "images by a link to nothing": (linked_to_nothing("camera_image"), "camera_image/1002394760240072_1120_000_1140_000.parquet"),
+    "sweeps by a link to nothing": (linked_to_nothing("lidar"), "lidar/1002394760240072_1120_000_1140_000.parquet"),
     "a camera without a lens": (rows("camera_calibration", [0]), "has no row of SIDE_LEFT"),
     "a lens twice": (rows("camera_calibration", [0, 1, 0]), "has two rows of FRONT"),
     "a lidar that sits twice": (rows("lidar_calibration", [0, 1, 0]), "has two rows of TOP"),
