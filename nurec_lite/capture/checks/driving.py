@@ -42,7 +42,7 @@ def check_driving(sample: Sample) -> Iterator[Verdict]:
             f"No sensor has {FEWEST} frames that would show how the rig moves.",
         )
         return
-    found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0])) or list(jitter(paths[0]))
+    found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0])) or list(jitter(paths[0], bool(motions)))
     if fit and not found and not sample.jumps():  # a path that jumps does not show which way the rig looks
         found = [*_direction(paths[0], bool(motions)), *poses_at_a_time(paths)]
     if found or fit:

@@ -79,6 +79,23 @@ def test_poses_that_jitter_are_named() -> None:
     assert found.figures["jitter_m"] == pytest.approx(0.18, abs=0.06)
 
 
+def test_poses_at_half_the_rate_are_named() -> None:
+    """Every second frame has the pose of the frame before."""
+    known = {(f.sensor, f.index): f for f in (*street().images, *street().sweeps)}
+
+    def held(frame: Frame) -> Frame:
+        other = known[frame.sensor, frame.index // 2 * 2]
+        return replace(frame, T_world_rig_start=other.T_world_rig_start, T_world_rig_end=other.T_world_rig_end)
+
+    capture = street()
+    images, sweeps = (tuple(map(held, frames)) for frames in (capture.images, capture.sweeps))
+    cameras = replace(capture, images=images, lidars=(), sweeps=())
+    for wrong, other in ((replace(capture, images=images, sweeps=sweeps), True), (cameras, False)):
+        found = driving(wrong)
+        assert found.level is Level.LIKELY and "8 of 16 frames" in found.sentence
+        assert ("data.poses.source=lidar" in found.text) is other
+
+
 @pytest.mark.parametrize(("factor", "part", "word"), [(1.03, 0.975, "large"), (0.97, 1.029, "small")])
 def test_poses_a_little_too_long_or_short_are_named(factor: float, part: float, word: str) -> None:
     """A fit stays near the motion that it begins with, so that the part is a bound."""
