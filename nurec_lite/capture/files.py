@@ -90,6 +90,16 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def has_folder(path: Path, remedy: str = "restore it") -> bool:
+    """Whether a folder is there. A link to nothing in its place, or in that of a folder above, is refused."""
+    if os.path.isdir(path):
+        return True
+    nearest = next((place for place in (path, *path.parents) if os.path.lexists(place)), path.parent)
+    if os.path.lexists(nearest) and not os.path.isdir(nearest):
+        raise CaptureError(f"{nearest} is no folder, or a link to nothing; {remedy}")
+    return False
+
+
 def numbered_files(
     folder: Path,
     pattern: str,

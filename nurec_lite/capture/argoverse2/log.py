@@ -17,6 +17,7 @@ from torch import Tensor
 from nurec_lite.capture.arrow.feather import read_feather
 from nurec_lite.capture.arrow.library import REMEDY, Table, check_once
 from nurec_lite.capture.choice import chosen_drive
+from nurec_lite.capture.files import has_folder
 from nurec_lite.capture.trajectory import MERGED_SECONDS, Trajectory
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import pose_matrix
@@ -94,7 +95,7 @@ def stamped_files(
     suffix: str,
 ) -> dict[int, Path]:  # by nanoseconds, in time order
     """Files of one sensor; none where the folder is missing."""
-    if not folder.is_dir():
+    if not has_folder(folder):
         return {}
     found = {int(p.stem): p for p in folder.glob(f"*{suffix}") if re.fullmatch(r"[0-9]{1,18}", p.stem)}
     files = dict(sorted(found.items()))

@@ -19,7 +19,7 @@ from nurec_lite.capture.arrow.library import REMEDY, check_once
 from nurec_lite.capture.check import without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
-from nurec_lite.capture.files import short
+from nurec_lite.capture.files import has_folder, short
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame
 from nurec_lite.geometry.camera import Camera
@@ -79,7 +79,7 @@ def read_argoverse2(
 def _check_described(log: Log, known: Container[str]) -> None:
     """Refuses images of a camera without intrinsics."""
     folder = log.folder / "sensors/cameras"
-    for name in sorted(path.name for path in folder.iterdir()) if folder.is_dir() else ():
+    for name in sorted(path.name for path in folder.iterdir()) if has_folder(folder) else ():
         if name not in known and stamped_files(log, folder / name, ".jpg"):
             raise CaptureError(f"{log.folder / 'calibration/intrinsics.feather'} has no row of {short(name)}; {REMEDY}")
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.names import label_flaw
-from nurec_lite.capture.files import natural, numbers, read_bytes, short
+from nurec_lite.capture.files import has_folder, natural, numbers, read_bytes, short
 from nurec_lite.capture.kitti.tracks import check_markup
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.tracks import Tracks, joined, single_track
@@ -41,6 +41,7 @@ class Box:
 
 
 def boxes_file(root: Path, drive: str) -> Path | None:
+    has_folder(root / FOLDERS[-1])
     return next((path for folder in FOLDERS if os.path.lexists(path := root / folder / f"{drive}.xml")), None)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
-from nurec_lite.capture.files import numbered_files
+from nurec_lite.capture.files import has_folder, numbered_files
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.raw import LIDAR, MAX_RANGE
 from nurec_lite.capture.kitti.scan import Scan
@@ -77,7 +77,7 @@ def _cameras(drive: Drive, asked: tuple[str, ...] | None) -> tuple[str, ...]:
     names = (
         CAMERAS if asked is None else (*CAMERAS, *(name for name in FISHEYE if name in drive.calibration.T_pose_cam))
     )
-    there = [name for name in names if (drive.root / IMAGES / drive.name / name).is_dir()]
+    there = [name for name in names if has_folder(drive.root / IMAGES / drive.name / name)]
     return chosen_sensors("data.cameras", asked, there, drive.name)
 
 
@@ -113,7 +113,7 @@ def _times(drive: Drive, folder: Path, frames: list[int]) -> Tensor:  # [n] seco
 def _sweeps(drive: Drive) -> Sweeps | None:
     """Returns None where the sweeps of the drive are not downloaded."""
     folder = drive.root / SCANS / drive.name / "velodyne_points"
-    if not (folder / "data").is_dir():
+    if not has_folder(folder / "data"):
         return None
     files = numbered_files(folder / "data", "*.bin", "restore the folder, or remove it to go without lidar")
     times = _times(drive, folder, list(files))

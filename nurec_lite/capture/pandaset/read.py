@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
-from nurec_lite.capture.files import numbered_files
+from nurec_lite.capture.files import has_folder, numbered_files
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.pandaset import front
 from nurec_lite.capture.pandaset.boxes import read_tracks
@@ -56,7 +56,7 @@ def read_pandaset(
     cuboids = folder / "annotations/cuboids"
     boxes = (
         {k: path for k, path in _tables(cuboids, ", or remove it").items() if k < len(sequence.ends)}
-        if cuboids.is_dir()
+        if has_folder(cuboids)
         else {}
     )
     scans = [_scan(sequence, tables, name, lidar) for name in scanning]

@@ -5,7 +5,6 @@ A box lies in the vehicle's frame at the frame's pose, and holds when the upper 
 """
 
 import math
-import os
 
 import numpy as np
 import torch
@@ -33,7 +32,7 @@ def read_tracks(
 ) -> Tracks:
     """Tracks of the boxes; none without boxes."""
     path = segment.file("lidar_box")
-    if not os.path.lexists(path):
+    if not segment.has("lidar_box"):
         return Tracks.empty()
     kinds = {STAMP: int, OBJECT: str, TYPE: object, HEADING: float, **dict.fromkeys((*PLACE, *SIZE), float)}
     table = read_columns(path, kinds, empty=True)

@@ -17,6 +17,7 @@ from torch import Tensor
 from nurec_lite.capture.arrow.library import REMEDY, Table
 from nurec_lite.capture.arrow.parquet import read_columns
 from nurec_lite.capture.choice import chosen_drive
+from nurec_lite.capture.files import has_folder
 from nurec_lite.capture.trajectory import MERGED_SECONDS, Trajectory
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix
@@ -45,7 +46,9 @@ class Segment:
         return self.folder / component / f"{self.name}.parquet"
 
     def has(self, component: str) -> bool:
-        return os.path.lexists(self.file(component))  # a link to nothing is refused as it is read
+        return has_folder(self.folder / component) and os.path.lexists(
+            self.file(component)
+        )  # a link to nothing is refused as it is read
 
     def seconds(
         self, micros: NDArray[np.int64]
@@ -81,7 +84,7 @@ def _find(root: Path, drive: str | None) -> tuple[Path, str]:
         problem = "is no folder" if os.path.lexists(root) else "does not exist"
         raise CaptureError(f"{root} {problem}; data.root must be the folder that holds camera_image, lidar and so on")
     places = [root, *(path for path in sorted(root.iterdir()) if path.is_dir())]
-    parts = [place / part for place in places for part in ("camera_image", "lidar") if (place / part).is_dir()]
+    parts = [place / part for place in places for part in ("camera_image", "lidar") if has_folder(place / part)]
     known = {path.stem: path for part in parts for path in sorted(part.glob("*.parquet"))}
     if not known:
         raise CaptureError(
