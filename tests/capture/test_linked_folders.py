@@ -18,6 +18,8 @@ from nurec_lite.capture.pandaset import read as pandaset
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.capture.waymo.read import read_waymo
 
+pytest.importorskip("pyarrow")
+
 
 def test_a_folder_is_there_or_not_or_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
