@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.capture.checks.conventions import MADE
@@ -66,7 +67,7 @@ def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
         known = [(i, m) for i, m in jumps(path, SEEN) if not any(_in_step(path, i, *span) for span in named)]
         verdicts = [v for i, m in known[:MOST_JUMPS] if (v := _jump(sample, path, i, m, large=i in large))]
         if verdicts:
-            yield from _there_and_back(verdicts)
+            yield from _there_and_back(path, verdicts)
             return
 
 
@@ -76,9 +77,15 @@ def _in_step(path: Path, i: int, first: float, last: float) -> bool:
     return float(path.times[max(0, i - 1)]) <= last and first <= float(path.times[min(n - 1, i + 2)])
 
 
-def _there_and_back(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Joins two jumps of one size: they are one displaced part of the path."""
-    if len(verdicts) != 2 or abs(verdicts[0].figures["jump_m"] / verdicts[1].figures["jump_m"] - 1) > ALIKE:
+def _there_and_back(path: Path, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Joins two jumps of one size in opposite directions: they are one displaced part of the path."""
+    ends = [int((path.times - v.figures[JUMP_AT]).abs().argmin()) - 1 for v in verdicts]
+    one, other = _contradicted(path)[[ends[0], ends[-1]]]
+    if (
+        len(verdicts) != 2
+        or float(one @ other) > 0
+        or abs(verdicts[0].figures["jump_m"] / verdicts[1].figures["jump_m"] - 1) > ALIKE
+    ):
         return list(verdicts)
     first, last = sorted(verdicts, key=lambda v: v.figures[JUMP_AT])
     back = last.sentence.split(" before ")[1].split(":")[0]
@@ -88,9 +95,7 @@ def _there_and_back(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 def jumps(path: Path, least: float = LEAST) -> list[tuple[int, float]]:
     """Steps from a frame to the next one that are off by more than driving explains, and by how many metres; the largest first."""
-    seconds = path.times.diff()
-    expected = of_neighbours(path.steps / seconds[:, None])
-    apart = path.steps - expected * seconds[:, None]
+    seconds, apart = path.times.diff(), _contradicted(path)
     off = apart.norm(dim=1)
     far = off > least + ACCELERATION * seconds.square() + NOISE * off.median()
     beside = F.pad(off, (1, 1))
@@ -99,6 +104,11 @@ def jumps(path: Path, least: float = LEAST) -> list[tuple[int, float]]:
     whole = apart + F.pad(apart, (0, 0, 1, 0))[:-1] + F.pad(apart, (0, 0, 0, 1))[1:]  # poses between jump in parts
     sizes = torch.maximum(whole.norm(dim=1), off)  # parts of one frame that is displaced alone cancel each other
     return sorted(((i, float(sizes[i])) for i in found), key=lambda jump: -jump[1])
+
+
+def _contradicted(path: Path) -> Tensor:  # [n - 1, 3] metres: steps without those that their neighbours expect
+    seconds = path.times.diff()[:, None]
+    return path.steps - of_neighbours(path.steps / seconds) * seconds
 
 
 def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Verdict | None:

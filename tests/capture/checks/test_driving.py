@@ -61,6 +61,20 @@ def test_a_frame_that_is_displaced_alone_has_its_size() -> None:
     assert found.level is Level.CERTAIN and found.figures["jump_m"] == pytest.approx(2.0, abs=0.3)
 
 
+def test_two_jumps_of_one_direction_do_not_go_back() -> None:
+    """Frames from 5 to 8 are displaced by half a metre more each."""
+
+    def moved(frame: Frame) -> Frame:
+        aside = torch.tensor([0.5 * min(max(frame.index - 4, 0), 4), 0.0, 0.0]).double()
+        start, end = (with_position(T, T[:3, 3] + aside) for T in (frame.T_world_rig_start, frame.T_world_rig_end))
+        return replace(frame, T_world_rig_start=start, T_world_rig_end=end)
+
+    capture = street()
+    images, sweeps = (tuple(map(moved, frames)) for frames in (capture.images, capture.sweeps))
+    found = verdicts(replace(capture, images=images, sweeps=sweeps))
+    assert all("and back" not in v.sentence for v in found) and found[0].level in (Level.LIKELY, Level.CERTAIN)
+
+
 @pytest.mark.parametrize("metres", [0.3, 0.5])
 def test_sweeps_tell_a_small_jump(metres: float) -> None:
     (found,) = verdicts(jumped(street(), metres))
