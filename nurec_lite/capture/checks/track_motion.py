@@ -33,7 +33,8 @@ def odd_motions(tracks: Tracks, capture: str) -> Iterator[Verdict]:
         more = f" and {len(jumping) - LISTED} more" if len(jumping) > LISTED else ""
         sentence = f"Tracks jump, or change to another object: {listed}{more}."
         yield Verdict(NAME, jumping[0][2], Level.LIKELY, sentence, REMEDY, {"jump_m": jumping[0][0]})
-    yield from _backwards(tracks, capture)
+    steady = set(tracks.ids) - {name for _, _, name in jumping}  # a jump is no way
+    yield from _backwards(tracks.select([k for k, name in enumerate(tracks.ids) if name in steady]), capture)
 
 
 def _jump(times: Tensor, places: Tensor) -> tuple[float, float] | None:  # metres, and the second when it ends

@@ -46,6 +46,14 @@ def test_two_tracks_that_change_objects_are_named() -> None:
     assert "000 by" in found.sentence and "001 by" in found.sentence
 
 
+def test_parked_cars_that_change_places_do_not_look_backwards() -> None:
+    tracks, places = street().select([5, 9]), street().select([5, 9]).translations.clone()
+    one, other = rows_after(tracks, 0), rows_after(tracks, 1)
+    places[one], places[other] = tracks.translations[other], tracks.translations[one]
+    (found,) = doubts(replace(tracks, translations=places))
+    assert "Tracks jump" in found.sentence
+
+
 def test_boxes_that_look_backwards_are_named() -> None:
     turned = street().quaternions[:, [3, 1, 2, 0]] * torch.tensor([-1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
     (found,) = doubts(replace(street(), quaternions=turned.to(street().quaternions.dtype)))
