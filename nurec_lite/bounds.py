@@ -14,6 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.options import known_options, parameters_of
+from nurec_lite.base.texts import type_of
 
 MOST_ENTRIES = 1000  # of a list
 AUTO = "auto"  # of a number: the capture decides
@@ -281,4 +282,4 @@ def in_words(value: Any) -> str:
         return f"{'-' if value < 0 else ''}a number of {value.bit_length()} bits"
     if type(value) in (int, float, bool, type(None)):
         return str(value)
-    return repr(value)[:80] if isinstance(value, str) else f"a {type(value).__name__}"
+    return repr(value)[:80] if isinstance(value, str) else type_of(value)

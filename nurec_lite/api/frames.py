@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.texts import type_of
 from nurec_lite.capture.check import sensor_flaws
 from nurec_lite.capture.trajectory import frame_at, nearest, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
@@ -132,7 +133,7 @@ def _of(given: object, known: Mapping[str, Sensor], kinds: tuple[type, ...], wha
         return given  # type: ignore[return-value]
     if isinstance(given, str) and given in known:
         return known[given]
-    named = f"'{given}'" if isinstance(given, str) else f"a {type(given).__name__}"
+    named = f"'{given}'" if isinstance(given, str) else type_of(given)
     there = f"the {what}s are {', '.join(known)}" if known else f"there is no {what}"
     raise ConfigError(
         f"{what} is {named}, but {there}; a {' or '.join(k.__name__ for k in kinds)} of your own may be given, too"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.texts import type_of
 from nurec_lite.capture.check import FARTHEST
 
 _RIGID = 1e-3  # largest error of a rotation's rows in length and angle
@@ -104,7 +105,7 @@ def file_from(
 ) -> Path:
     """Returns the path of a file or folder; ConfigError unless the value is one."""
     if not isinstance(given, str | PathLike) or not isinstance(fspath(given), str):
-        raise ConfigError(f"{name} is a {type(given).__name__}, but must be a path")
+        raise ConfigError(f"{name} is {type_of(given)}, but must be a path")
     if not fspath(given):
         raise ConfigError(f"{name} is empty, but must be a path")
     return Path(given).expanduser()

@@ -10,6 +10,7 @@ import torch
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.key_values import hydra_value
+from nurec_lite.base.texts import type_of
 from nurec_lite.cli.arguments import check_groups
 
 Options = str | Iterable[str] | Mapping[str, Mapping[str, Any] | None] | None
@@ -42,12 +43,12 @@ def group(
 def options(given: Options) -> list[str]:
     """Arguments for options: a name, several, or names with their parameters."""
     if not isinstance(given, str | Iterable | None):
-        raise ConfigError(f"opt is a {type(given).__name__}, but must name options, as in opt=['fused_interp']")
+        raise ConfigError(f"opt is {type_of(given)}, but must name options, as in opt=['fused_interp']")
     names = [given] if isinstance(given, str) else list(given or ())
     if not names:
         return []
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"opt holds a {type(names[0]).__name__}, but must name options, as in opt=['fused_interp']")
+        raise ConfigError(f"opt holds {type_of(names[0])}, but must name options, as in opt=['fused_interp']")
     parameters = {name: values or {} for name, values in given.items()} if isinstance(given, Mapping) else {}
     return [f"+opt=[{','.join(names)}]", *arguments_of({"opt": parameters})]
 
@@ -61,6 +62,4 @@ def _plain(key: str, value: Any) -> Any:
         return _plain(key, value.tolist())
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise ConfigError(
-        f"{key} is a {type(value).__name__}, but must be a number, a text, true or false, or a list of such"
-    )
+    raise ConfigError(f"{key} is {type_of(value)}, but must be a number, a text, true or false, or a list of such")

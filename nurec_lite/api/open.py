@@ -16,6 +16,7 @@ from nurec_lite.api.keys import Options, arguments_of, group, options
 from nurec_lite.api.scene import TrainedScene
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.progress import restart_clock
+from nurec_lite.base.texts import type_of
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import check_files, check_groups
 from nurec_lite.cli.command import configuration, in_our_words
@@ -43,9 +44,7 @@ def load(
         **keys: keys of `python -m nurec_lite.render`, sections as mappings: load(RUN, data={"root": "elsewhere/drive.pack"}).
     """
     if not isinstance(capture, Capture | None):
-        raise ConfigError(
-            f"capture is a {type(capture).__name__}, but must be a Capture; name a pack by data={{'root': FILE}}"
-        )
+        raise ConfigError(f"capture is {type_of(capture)}, but must be a Capture; name a pack by data={{'root': FILE}}")
     path = file_from(run, "run")
     path = path / CHECKPOINT if os.path.isdir(path) else path
     arguments = [*options(opt), *arguments_of({"checkpoint": path, "device": device, **keys})]
@@ -139,7 +138,7 @@ def _source(capture: Capture | File | None) -> tuple[Capture | None, list[str]]:
         if os.path.isdir(path):
             raise ConfigError(f"{path} is a folder; read it first, as in train(read('kitti_raw', {str(path)!r}))")
         return None, ["data=pack", *arguments_of({"data": {"root": path}})]
-    raise ConfigError(f"capture is a {type(capture).__name__}, but must be a pack's path or a Capture")
+    raise ConfigError(f"capture is {type_of(capture)}, but must be a pack's path or a Capture")
 
 
 def _check_source(path: Path, config: Config) -> None:

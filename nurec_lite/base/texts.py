@@ -16,6 +16,12 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of characters that a term
 _LAYOUT = "\n\r\t"
 
 
+def type_of(value: object) -> str:
+    """Name of a value's type with its article, such as `an int`."""
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
+
+
 def open_file(path: Path) -> BinaryIO:
     """A regular file, for reading. OSError for anything else: a pipe waits forever, a device never ends."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115

@@ -99,15 +99,15 @@ def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path)
         ({"model": {"points": [torch.ones(1)]}}, "model.points is a Tensor, but must be a number"),
         ({"recipe": "quick"}, "recipe=quick: there is no 'quick'; there is best, realtime"),
         ({"opt": "speed"}, "speed"),
-        ({"opt": 3}, "opt is a int, but must name options"),
+        ({"opt": 3}, "opt is an int, but must name options"),
         ({"model": 3}, "model=3: model is a group of keys; give one of them, as in model.points=VALUE"),
         ({"out": ""}, "out is empty, but must be a path"),
         ({"capture": tiny_capture(), "data": {"root": "a.pack"}}, "data holds a root, but the capture is in memory"),
         ({"data": {"frames": np.array([0.5, 2])}}, "data.frames"),
-        ({"opt": [3]}, "opt holds a int, but must name options"),
+        ({"opt": [3]}, "opt holds an int, but must name options"),
         ({"out": 3.5}, "out is a float, but must be a path"),
         ({"device": torch.device("cpu"), "seed": -1}, "seed is -1, but must lie between"),
-        ({"capture": 3}, "capture is a int, but must be a pack's path or a Capture"),
+        ({"capture": 3}, "capture is an int, but must be a pack's path or a Capture"),
         ({"capture": "."}, "is a folder; read it first, as in train\\(read\\('kitti_raw'"),
         ({"train": {"resume": "auto"}}, "name its folder by out=FOLDER"),
         ({"data": "kitty"}, "data=kitty: there is no 'kitty'"),
@@ -134,7 +134,7 @@ def test_a_missing_run_and_an_unknown_kind_are_sentences(tmp_path: Path) -> None
     with pytest.raises(nurec_lite.ConfigError, match="capture is a str, but must be a Capture"):
         nurec_lite.load(tmp_path, capture="a.pack")  # type: ignore[arg-type]
     for odd in (None, 3, b"x"):
-        with pytest.raises(nurec_lite.ConfigError, match=r"run is a .*, but must be a path"):
+        with pytest.raises(nurec_lite.ConfigError, match=r"run is an? .*, but must be a path"):
             nurec_lite.load(odd)  # type: ignore[arg-type]
     with pytest.raises(nurec_lite.UserError, match=r"does not exist"):
         nurec_lite.load("long" * 2000)

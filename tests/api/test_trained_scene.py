@@ -229,7 +229,7 @@ def test_damaged_figures_are_a_sentence(scene: TrainedScene, tmp_path: Path, tex
     "arguments, sentence",
     [
         ({"camera": "camera_7"}, "camera is 'camera_7', but the cameras are camera_0, camera_1"),
-        ({"camera": 3}, "camera is a int"),
+        ({"camera": 3}, "camera is an int"),
         ({"camera": own_camera(width=0)}, "camera own has images of 0x24 pixels"),
         ({"camera": own_camera(fx=float("nan"))}, "camera own has fx, fy = nan"),
         ({"camera": own_camera(T_rig_cam=np.zeros((4, 4)))}, "camera own has a T_rig_cam that is no rigid pose"),
