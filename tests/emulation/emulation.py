@@ -50,7 +50,7 @@ def library() -> Path:
     names = [str(path.relative_to(root)).encode() for path in wanted.values()]
     kept = folder / f"{_sum(*names, *(path.read_bytes() for path in wanted.values()), *own)}.so"
     folder.mkdir(parents=True, exist_ok=True)
-    with build._alone(folder / "lock"):
+    with build.alone(folder / "lock"):
         if not kept.exists():
             _rewrite(wanted)
             kept.hardlink_to(_compiled(sources(wanted), folder))  # linking makes a new file, and leaves this one
