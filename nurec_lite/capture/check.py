@@ -208,7 +208,9 @@ def _order_flaws(frames: Sequence[Frame], kind: str) -> Iterator[str]:
 def _clock_flaws(frames: Sequence[Frame]) -> Iterator[str]:
     ordered = sorted(frames, key=lambda frame: frame.time_start)
     first, last = (ordered[0], ordered[-1]) if ordered else (None, None)
-    if first and last and LONGEST < last.time_start - first.time_start <= LATEST:  # beyond, the frame itself is refused
+    if first is None or last is None or max(-first.time_start, last.time_start) > LATEST:  # the frame itself is refused
+        return
+    if last.time_start - first.time_start > LONGEST:
         yield (
             f"a frame of {last.sensor} at {last.time_start:g} s is more than a day later than one of {first.sensor} at "
             f"{first.time_start:g} s, so that a time is wrong, or sensors have different clocks"
