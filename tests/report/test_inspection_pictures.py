@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hand_made import SIZE, HandMade, one_track
 
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.types import Capture
-from nurec_lite.report.inspection.above import maps
+from nurec_lite.report.inspection.above import _middle, maps
 from nurec_lite.report.inspection.actors import held
 from nurec_lite.report.inspection.canvas import BACK, Canvas
 from nurec_lite.report.inspection.content import short
@@ -120,6 +121,14 @@ def test_the_ground_is_left_out() -> None:
     capture = HandMade(GROUND, frames=3).capture()
     _, close = maps(Sample(capture), capture, 0.0)
     assert lit(close.picture, slice(200, 260), slice(0, 600)) == 0
+
+
+@pytest.mark.parametrize(
+    ("span", "number"), [((0.0, 10.0), 5), ((7.8, 8.2), 8), ((-3.0, 4.0), 2), ((20.0, 30.0), 10), ((-9.0, -5.0), 0)]
+)
+def test_a_box_is_outlined_at_a_time_of_the_drive(span: tuple[float, float], number: int) -> None:
+    """Labels of a log may go on for longer than the sweeps that are there."""
+    assert _middle(torch.arange(11, dtype=torch.float64), span) == number
 
 
 def test_a_map_of_a_long_way_has_coarser_pixels() -> None:

@@ -77,7 +77,7 @@ def _drawn(canvas: Canvas, bar: Bar, path: Trajectory, tracks: Tracks) -> MapPic
     image = Image.fromarray(canvas.painted(bar))
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(13)
     for k, (first, last) in enumerate(pairwise(tracks.offsets)):
-        _track(draw, font, canvas, tracks, k, slice(first, last))
+        _track(draw, font, canvas, tracks, k, slice(first, last), path.span)
     places = [tuple(p) for p in canvas.pixels(path.poses[:, :2, 3].numpy()).tolist()]
     if len(places) > 1:
         draw.line(places, PATH, 2)
@@ -94,17 +94,24 @@ def _track(
     tracks: Tracks,
     k: int,
     rows: slice,
+    span: tuple[float, float],  # seconds of the drive
 ) -> None:
-    """The way of the box's centre, its outline in the middle of its time with a line to its front, and its id."""
+    """The way of the box's centre, its outline in the middle of its time in the drive with a line to its front, and its id."""
     centres = [tuple(p) for p in canvas.pixels(tracks.translations[rows, :2].numpy()).tolist()]
     if len(centres) > 1:
         draw.line(centres, BOX, 1)
-    middle = (rows.start + rows.stop) // 2
+    middle = rows.start + _middle(tracks.times[rows], span)
     outline = _outline(canvas, tracks, k, middle)
     draw.line([*outline[:4], outline[0]], BOX, 1)
     draw.line([centres[middle - rows.start], outline[4]], BOX, 1)
     right, row = max(column for column, _ in outline) + 4, outline[4][1]
     draw.text((right, row), short(tracks.ids[k]), TEXT, font, anchor="lm", stroke_width=2, stroke_fill=(18, 18, 22))
+
+
+def _middle(times: Tensor, span: tuple[float, float]) -> int:
+    """Number of the keyframe in the middle of a track's time in the drive: labels may go on for longer than its sweeps."""
+    wanted = (max(float(times[0]), span[0]) + min(float(times[-1]), span[1])) / 2
+    return int((times - wanted).abs().argmin())
 
 
 def _outline(canvas: Canvas, tracks: Tracks, k: int, row: int) -> list[tuple[float, float]]:

@@ -17,7 +17,7 @@ MOST_CORRECTIONS = 3
 _MAP = (
     f"All returns {LOW:g} to {HIGH:g} m above the ground, laid on each other by the poses, coloured by the time when they were seen. "
     "Walls and trunks are thin where the poses are right; where poses drift, a wall is there twice, in two colours. "
-    "Pink: the rig's path, which begins at the circle. Green: the ways of boxes, and their outlines in the middle of their time."
+    "Pink: the rig's path, which begins at the circle. Green: ways of boxes, outlined in the middle of their time in the drive."
 )
 _BOXES = (
     "Returns of all sweeps in the axes of a box, at the time of each ray: from above with the front on the right, and from the side. "
