@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,15 @@ _BY_DRIVE = {  # kinds with named drives: the meaning of data.root; capture/KIND
     "nuscenes": "the folder that holds samples and the tables",
     "pandaset": "the folder of a sequence",
     "waymo": "the folder that holds camera_image, lidar and so on",
+}
+_READ_BY: dict[str, tuple[str, ...]] = {  # keys of `data`, and the kinds that read them
+    **dict.fromkeys(
+        ("poses.file", "poses.convention", "tracks.file", "tracks.sizes", "tracks.first_frame"), ("kitti_raw",)
+    ),
+    **dict.fromkeys(("date", "image_delay"), ("kitti_raw",)),
+    **dict.fromkeys(("rate", "unit_metres"), ("colmap",)),
+    "mapping": ("rosbag",),
+    "drive": ("kitti_raw", *_BY_DRIVE),
 }
 
 
@@ -125,8 +135,7 @@ def _chosen(capture: Capture, config: DataConfig) -> Capture:
 
 
 def _read(config: DataConfig) -> Capture:
-    if config.kind != "kitti_raw":
-        _warn_of_files(config)
+    _warn_of_unread(config)
     if config.kind == "bundled":
         if config.root is not None:
             raise CaptureError(
@@ -148,12 +157,16 @@ def _read(config: DataConfig) -> Capture:
     raise CaptureError(f"data.kind is '{config.kind}', but must be {_listed(KINDS)}")
 
 
-def _warn_of_files(config: DataConfig) -> None:
-    """The files of a run may be those of another kind of capture: a pack of its drive is evaluated, for example."""
-    for key, value in (("data.poses.file", config.poses.file), ("data.tracks.file", config.tracks.file)):
-        if value:
+def _warn_of_unread(config: DataConfig) -> None:
+    """The keys of a run may be those of another kind of capture: a pack of its drive is evaluated, for example."""
+    for key, kinds in _READ_BY.items():
+        value = attrgetter(key)(config)
+        if config.kind not in kinds and value != attrgetter(key)(DataConfig()):
             log.warning(
-                "%s is not read: it is for data=kitti_raw, and this is %s", assigned(key, value), f"data={config.kind}"
+                "%s is not read: it is for data=%s, and this is data=%s",
+                assigned(f"data.{key}", value),
+                kinds[0] if len(kinds) == 1 else _listed(kinds),
+                config.kind,
             )
 
 

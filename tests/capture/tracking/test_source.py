@@ -8,7 +8,7 @@ import pytest
 import nurec_lite.capture.tracking.found as search
 from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture, CaptureError
-from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
+from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.readers import read_capture
 
@@ -43,12 +43,6 @@ def test_a_drive_without_sweeps_has_none_to_find_tracks_in(labelled: Capture) ->
     ):
         with_tracks(cameras, "lidar")
     assert with_tracks(cameras, "auto").tracks.ids == ("000", "005")
-
-
-def test_files_for_other_captures_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    config = DataConfig(poses=PosesChoice(file="poses.txt"), tracks=TracksChoice(source="none"))
-    read_capture(config)
-    assert "data.poses.file=poses.txt is not read: it is for data=kitti_raw, and this is data=bundled" in caplog.text
 
 
 def test_without_labels_the_sweeps_give_all_tracks(labelled: Capture) -> None:
