@@ -233,6 +233,7 @@ def _made(
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error
         raise
+    present().await_connection()
     return with_scene_of_first(state, present()) if present().size > 1 and content is None else state
 
 

@@ -58,6 +58,9 @@ class Ranks:
         """The value that the first rank gives."""
         return value
 
+    def await_connection(self) -> None:
+        """Waits until the GPUs are connected, before the first message: all ranks send theirs in one order."""
+
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Writes the tensors of the first rank into those of the others."""
 
@@ -97,8 +100,7 @@ class Together(Ranks):
         """Begins to connect the GPUs, which takes NCCL a second, while this rank reads its capture."""
         self._connecting.start()
 
-    def _connected(self) -> None:
-        """Waits until the GPUs are connected: all ranks send their messages in one order."""
+    def await_connection(self) -> None:
         if self._connecting.ident is not None:
             self._connecting.join()
 
@@ -121,7 +123,6 @@ class Together(Ranks):
         return held[0]
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
-        self._connected()
         with self._exchanging():
             works = [torch.distributed.broadcast(tensor, 0, async_op=True) for tensor in tensors]
             for work in works:
@@ -129,7 +130,6 @@ class Together(Ranks):
 
     @contextmanager
     def with_others(self) -> Iterator[None]:
-        self._connected()
         try:
             yield
         except RuntimeError as error:
@@ -187,7 +187,6 @@ class Together(Ranks):
 
     def leave(self) -> None:
         self.agree(0.0)
-        self._connected()
         self._left.set()
         torch.distributed.destroy_process_group()
         _present[0] = Ranks() if self.first else _Follower(self.place)

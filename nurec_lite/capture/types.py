@@ -207,6 +207,14 @@ class Capture:
     def lidar(self, name: str) -> Lidar:
         return next(s for s in self.lidars if s.name == name)
 
+    def by_sensor(self) -> dict[str, list[ImageFrame | SweepFrame]]:
+        """Frames of each sensor that has any, lidars first."""
+        found: dict[str, list[ImageFrame | SweepFrame]] = {}
+        every: tuple[ImageFrame | SweepFrame, ...] = (*self.sweeps, *self.images)
+        for frame in every:
+            found.setdefault(frame.sensor, []).append(frame)
+        return found
+
     @cached_property
     def moments(self) -> Moments:
         """The moment of each image and sweep."""

@@ -16,10 +16,8 @@ from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
 FACTOR = 2
-LARGE, AUTO_SHARE = (
-    1_000_000,
-    0.5,
-)  # least pixels of an image whose run `auto` reduces for its first half (benchmarks/LOG.md)
+# `auto` reduces images of so many pixels or more, for this share of the run (benchmarks/LOG.md)
+LARGE, AUTO_SHARE = 1_000_000, 0.5
 
 
 def coarse_share(config: Config, capture: Capture) -> float:

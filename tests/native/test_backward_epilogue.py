@@ -60,7 +60,7 @@ FORWARD = torch.tensor([[0.0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 
 
 
 def views_for(sensors: tuple[str, ...], device: torch.device) -> list[View]:
-    """Views at times of their own; in the third, actors are gone. Beside a sweep, cameras look to its front."""
+    """Views of different times; the third has no actors. If there is a sweep, cameras look ahead of it."""
     views = [views_of(sensor, len(sensors), device)[k] for k, sensor in enumerate(sensors)]
     return [looking(view, FORWARD) if "lidar" in sensors and isinstance(view, CameraView) else view for view in views]
 

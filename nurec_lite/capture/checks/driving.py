@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poses and driving: the rig moves the way it looks, does not jump, and has one pose at a time for all sensors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -65,7 +65,7 @@ def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
         named = sample.jumps()  # by the positions that poses come from
         large = {i for i, _ in jumps(path)}
         known = [(i, m) for i, m in jumps(path, SEEN) if not any(_in_step(path, i, *span) for span in named)]
-        verdicts = [v for i, m in known[:MOST_JUMPS] if (v := _jump(sample, path, i, m, large=i in large))]
+        verdicts = {i: v for i, m in known[:MOST_JUMPS] if (v := _jump(sample, path, i, m, large=i in large))}
         if verdicts:
             yield from _there_and_back(path, verdicts)
             return
@@ -77,17 +77,18 @@ def _in_step(path: Path, i: int, first: float, last: float) -> bool:
     return float(path.times[max(0, i - 1)]) <= last and first <= float(path.times[min(n - 1, i + 2)])
 
 
-def _there_and_back(path: Path, verdicts: Sequence[Verdict]) -> list[Verdict]:
+def _there_and_back(
+    path: Path,
+    verdicts: Mapping[int, Verdict],  # by the step that jumps
+) -> list[Verdict]:
     """Joins two jumps of one size in opposite directions: they are one displaced part of the path."""
-    ends = [int((path.times - v.figures[JUMP_AT]).abs().argmin()) - 1 for v in verdicts]
-    one, other = _contradicted(path)[[ends[0], ends[-1]]]
-    if (
-        len(verdicts) != 2
-        or float(one @ other) > 0
-        or abs(verdicts[0].figures["jump_m"] / verdicts[1].figures["jump_m"] - 1) > ALIKE
-    ):
-        return list(verdicts)
-    first, last = sorted(verdicts, key=lambda v: v.figures[JUMP_AT])
+    found = list(verdicts.values())
+    if len(found) != 2 or abs(found[0].figures["jump_m"] / found[1].figures["jump_m"] - 1) > ALIKE:
+        return found
+    one, other = _contradicted(path)[list(verdicts)]
+    if float(one @ other) > 0:
+        return found
+    first, last = sorted(found, key=lambda v: v.figures[JUMP_AT])
     back = last.sentence.split(" before ")[1].split(":")[0]
     what, rest = first.sentence.split(":", maxsplit=1)
     return [replace(first, sentence=f"{what}, and back before {back}:{rest}")]

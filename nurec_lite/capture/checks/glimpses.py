@@ -55,11 +55,7 @@ def _most(sample: Sample, frames: Sequence[Shown]) -> int:
 
 
 def glimpse_works(sample: Sample) -> Iterator[Callable[[], object]]:
-    by_sensor: dict[str, list[Shown]] = {}
-    every: list[Shown] = [*sample.capture.images, *sample.capture.sweeps]
-    for frame in every:
-        by_sensor.setdefault(frame.sensor, []).append(frame)
-    for frames in by_sensor.values():
+    for frames in sample.capture.by_sensor().values():
         with suppress(UserError):
             for run in glimpse_runs(sample, frames):
                 yield from (partial(_looked_at, sample, run[k : k + RUN]) for k in range(0, len(run), RUN))

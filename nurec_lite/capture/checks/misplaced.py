@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -38,8 +39,7 @@ class Places:
 def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) -> Iterator[Verdict]:
     """Verdicts about frames of one sensor; `what`: images or sweeps."""
     found: dict[str, list[str]] = {sentence: [] for sentence in (EXCHANGE, OTHER, SUDDEN)}
-    for run in _known_runs(sample, frames):
-        copies = torch.stack([copy for frame in run if (copy := glimpse(sample, frame)) is not None])
+    for run, copies in _known_runs(sample, frames):
         places = wrong_places(copies, *_moves(run))
         found[EXCHANGE] += [f"{run[k].index} and {run[k + 1].index}" for k in places.exchanged]
         found[OTHER] += [str(run[k].index) for k in places.strange]
@@ -53,17 +53,14 @@ def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) ->
             yield Verdict(check, frames[0].sensor, Level.LIKELY, said[0].upper() + said[1:], REMEDY, figures)
 
 
-def _known_runs(sample: Sample, frames: Sequence[Shown]) -> Iterator[list[Shown]]:
+def _known_runs(sample: Sample, frames: Sequence[Shown]) -> Iterator[tuple[list[Shown], Tensor]]:  # [n, m] their copies
     """Runs of neighbouring frames, cut at those without a copy."""
     for run in glimpse_runs(sample, frames):
-        part = list[Shown]()
-        for frame in (*run, None):
-            if frame is not None and glimpse(sample, frame) is not None:
-                part.append(frame)
-                continue
-            if len(part) >= FEWEST:
-                yield part
-            part = []
+        seen = [(frame, glimpse(sample, frame)) for frame in run]
+        for known, part in groupby(seen, lambda pair: pair[1] is not None):
+            pairs = list(part)
+            if known and len(pairs) >= FEWEST:
+                yield [frame for frame, _ in pairs], torch.stack([copy for _, copy in pairs if copy is not None])
 
 
 def _moves(run: Sequence[Shown]) -> tuple[Tensor, Tensor]:  # [n - 1] bool each

@@ -54,10 +54,8 @@ class Stamps:
 
 def stamps_of(capture: Capture) -> list[Stamps]:
     """Time stamps of each sensor with frames, lidars first."""
-    by_sensor: dict[str, list[Frame]] = {}
-    for frame in (*capture.sweeps, *capture.images):
-        by_sensor.setdefault(frame.sensor, []).append(frame)
-    return [Stamps(n, f, torch.tensor([x.time_mid for x in f], dtype=torch.float64)) for n, f in by_sensor.items()]
+    frames = capture.by_sensor()
+    return [Stamps(n, f, torch.tensor([x.time_mid for x in f], dtype=torch.float64)) for n, f in frames.items()]
 
 
 def missing(stamps: Stamps, every: Sequence[Stamps]) -> Iterator[Verdict]:

@@ -34,12 +34,9 @@ class Path:
 
 def paths_of(capture: Capture) -> list[Path]:
     """A path for each sensor, lidars first."""
-    by_sensor: dict[str, list[Frame]] = {}
-    for frame in (*capture.sweeps, *capture.images):
-        by_sensor.setdefault(frame.sensor, []).append(frame)
     return [
         Path(name, frames, torch.tensor([f.time_mid for f in frames], dtype=torch.float64), middle_poses(frames))
-        for name, frames in by_sensor.items()
+        for name, frames in capture.by_sensor().items()
     ]
 
 

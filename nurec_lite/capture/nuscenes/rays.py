@@ -81,7 +81,7 @@ def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points
         raise CaptureError(
             f"{file.path} holds points that are not finite, or rings other than 0 to {BEAMS - 1}; {REMEDY}"
         )
-    if not float(values[:, :3].abs().max()) < FARTHEST_POINT:
+    if not bool((values[:, :3].abs() < FARTHEST_POINT).all()):
         raise CaptureError(f"{file.path} holds points beyond 10 km; {REMEDY}")
     moved = (values[:, None, :3] @ T_FILE_LIDAR[:3, :3])[:, 0]  # the inverse of a rotation, from the right
     times = file.stamp - TURN + TURN * _turned(moved, rings)

@@ -158,6 +158,9 @@ FLAWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a sweep of zeros": (
         lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(bytes(20 * 50)), "holds no point but the origin; copy the file",
     ),
+    "a sweep of no bytes": (
+        lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(b""), "0.pcd.bin is empty; copy the file",
+    ),
     "points of signalling NaN": (
         lambda root: (root / "samples/LIDAR_TOP/0.pcd.bin").write_bytes(b"\x01\x00\xa0\x7f" * 50), "holds points that are not finite",
     ),
