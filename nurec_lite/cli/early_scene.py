@@ -18,8 +18,10 @@ from nurec_lite.base.ranges import inside
 from nurec_lite.config import DataConfig, ModelConfig
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
+from nurec_lite.scene.scene import Scene
 
 SWITCH = 2e-4  # seconds until a busy thread lends Python's lock: operators wait for it one by one
+FEW = DataConfig(frames=[0, 4], split="half")  # "interp" wants more moments
 TINY = ModelConfig(points=1000, raised_points=100, far_points=100, actor_points=100, sh_degree=3)
 log = logging.getLogger(__name__)
 
@@ -47,13 +49,17 @@ def end_first_scene() -> None:
 
 
 def make_tiny_scene(device: torch.device) -> None:
-    """Makes a scene of the bundled street. A failure here comes again where the run makes its own, with a sentence."""
+    """Makes a scene of the bundled street. A failure costs time alone: the run loads the kernels itself."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     try:
         with inside("early/scene"):
-            make_scene(open_capture(DataConfig(frames=[0, 4])), TINY, 0, device)
+            tiny_scene(device)
     except Exception:
         log.debug("no kernels were loaded early", exc_info=True)
     finally:
         sys.setswitchinterval(before)
+
+
+def tiny_scene(device: torch.device) -> Scene:
+    return make_scene(open_capture(FEW), TINY, 0, device)

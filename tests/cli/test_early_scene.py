@@ -9,7 +9,8 @@ import torch
 from nurec_lite.base.phases import phases
 from nurec_lite.base.ranges import span
 from nurec_lite.cli import early_scene
-from nurec_lite.cli.early_scene import begin_first_scene, end_first_scene, make_tiny_scene
+from nurec_lite.cli.early_scene import begin_first_scene, end_first_scene, make_tiny_scene, tiny_scene
+from nurec_lite.scene.gaussians import BACKGROUND
 
 TRAIN = ["python", "-m", "nurec_lite.train"]
 
@@ -22,6 +23,12 @@ def test_a_tiny_scene_leaves_the_process_as_it_was(
         make_tiny_scene(torch.device("cpu"))
     assert (sys.getswitchinterval(), torch.get_num_threads(), torch.random.get_rng_state().tolist()) == before
     assert "no kernels" not in caplog.text and "moments" not in caplog.text and "first scene" in caplog.text
+
+
+def test_the_scene_has_all_parts_of_a_drive_with_a_lidar() -> None:
+    scene = tiny_scene(torch.device("cpu"))  # an error would load no kernels, in silence
+    assert len(scene.gaussians) > 1000 and len(scene.tracks)
+    assert set(scene.gaussians.node.tolist()) >= {BACKGROUND, BACKGROUND + 1}
 
 
 def test_a_device_that_fails_is_left_to_the_run(caplog: pytest.LogCaptureFixture) -> None:
