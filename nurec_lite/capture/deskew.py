@@ -9,7 +9,8 @@ from torch import Tensor
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, CameraBatch, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
-from nurec_lite.geometry.se3 import Motion, invert, motion_between, pose_matrix, quat_conjugate, quat_rotate, transform
+from nurec_lite.geometry.se3 import Motion, invert, motion_between, pose_matrix, transform
+from nurec_lite.geometry.steady import SteadyMotion
 
 _SHUTTER_ROUNDS = 6  # each round shrinks the error by the ratio of readout speed to pixel speed
 
@@ -24,20 +25,23 @@ def poses_at(
 def _poses(
     frame: Frame, fraction: Tensor
 ) -> tuple[Tensor, Tensor]:  # quaternions [..., 4], translations [..., 3], where the fraction is
-    alone = Motion(*(part[0] for part in rig_motion([frame], fraction.device)))  # so that one fraction gives one pose
-    return alone.at(fraction.double())
+    alone = motion_between(frame.T_world_rig_start, frame.T_world_rig_end)  # so that one fraction gives one pose
+    return Motion(*(part.to(fraction.device) for part in alone)).at(fraction.double())
 
 
 def rig_motion(
     frames: Sequence[Frame],  # F
     device: torch.device | str = "cpu",
-) -> Motion:
-    """Motions of the rig while the frames are taken: [1, ...] of one frame, [F, 1, ...] of several."""
-    ends = [torch.stack([getattr(f, name) for f in frames]) for name in ("T_world_rig_start", "T_world_rig_end")]
-    motion = motion_between(
-        *(T if len(frames) == 1 else T[:, None] for T in ends)
-    )  # on the host: few numbers, many operators
-    return Motion(*(part.to(device) for part in motion))
+) -> SteadyMotion:
+    """Motions of the rig while the frames are taken: [F, ...]; without F for one frame."""
+    first, last = (torch.stack([getattr(f, name) for f in frames]) for name in ("T_world_rig_start", "T_world_rig_end"))
+    one = len(frames) == 1
+    motion = motion_between(*(T[0] if one else T for T in (first, last)))  # on the host: few numbers, many operators
+    return SteadyMotion.of(motion).to(device)
+
+
+def _fraction(frame: SweepFrame, sweep: Sweep) -> Tensor:  # [R] 0 at the frame's start, 1 at its end
+    return (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
 
 
 def world_rays(
@@ -45,10 +49,11 @@ def world_rays(
     sweep: Sweep,  # on any device, where the result is, too
     lidar: Lidar,
 ) -> tuple[Tensor, Tensor]:  # origins [R, 3] in metres and unit directions [R, 3], world, float64
-    fraction = (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
-    (q, t), T_rig_lidar = _poses(frame, fraction), lidar.T_rig_lidar.to(fraction.device)
+    fraction, T_rig_lidar = _fraction(frame, sweep), lidar.T_rig_lidar.to(sweep.times.device)
+    motion = rig_motion([frame], fraction.device)
     in_rig = sweep.directions.double() @ T_rig_lidar[:3, :3].T
-    return t + quat_rotate(q, T_rig_lidar[:3, 3]), quat_rotate(q, in_rig)
+    place = T_rig_lidar[:3, 3].expand_as(in_rig)
+    return motion.to_world(place, fraction), motion.rotated(in_rig, fraction)
 
 
 def world_points(
@@ -56,17 +61,9 @@ def world_points(
     sweep: Sweep,
     lidar: Lidar,
 ) -> Tensor:  # [R, 3] metres, world, float64; rays that did not return give the sensor's position
-    origins, directions = world_rays(frame, sweep, lidar)
-    return origins + sweep.ranges.double()[:, None] * directions
-
-
-def in_rig(
-    motion: Motion,  # of the rig
-    points: Tensor,  # [..., n, 3] metres, world, float64, on its device
-    fraction: Tensor,  # [..., n] time of each, as for `poses_at`
-) -> Tensor:  # [..., n, 3] metres, in the rig's axes at these times
-    q, t = motion.at(fraction)
-    return quat_rotate(quat_conjugate(q), points - t)
+    local = sweep.ranges.double()[:, None] * sweep.directions
+    in_rig = transform(lidar.T_rig_lidar.to(local), local)
+    return rig_motion([frame], local.device).to_world(in_rig, _fraction(frame, sweep))
 
 
 def project_world_points(
@@ -87,11 +84,8 @@ def project_into_frames(
     Tensor, Tensor
 ]:  # pixels [F, n, 2], depth z [F, n] in metres, as `project_world_points` has them; [n, ...] of one
     points, motion = points.double(), rig_motion(frames, points.device)
-    if camera.shutter == "global":
-        T_world_rig = pose_matrix(*motion.at(points.new_full((1,), 0.5)))[..., 0, :, :]
-        return project_points(camera, transform(invert(T_world_rig @ camera.T_rig_cam.to(points)), points))
     T_cam_rig, fraction = invert(camera.T_rig_cam).to(points.device), torch.full_like(points[..., 0], 0.5)
-    for _ in range(_SHUTTER_ROUNDS):
-        pixels, depth = project_points(camera, transform(T_cam_rig, in_rig(motion, points, fraction)))
+    for _ in range(1 if camera.shutter == "global" else _SHUTTER_ROUNDS):
+        pixels, depth = project_points(camera, transform(T_cam_rig, motion.to_rig(points, fraction)))
         fraction = shutter_fraction(camera, pixels).clamp(-0.5, 1.5)
     return pixels, depth

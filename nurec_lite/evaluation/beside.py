@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.deskew import in_rig, project_world_points, rig_motion, world_points
+from nurec_lite.capture.deskew import project_world_points, rig_motion, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.evaluation.metrics import box_corners, middle
 from nurec_lite.geometry.camera import Camera
@@ -97,7 +97,7 @@ def aimed(
     fraction, T_lidar_rig = points.new_full((len(points),), 0.5), invert(lidar.T_rig_lidar).to(points)
     motion = rig_motion([frame], points.device)
     for _ in range(_ROUNDS):
-        local = transform(T_lidar_rig, in_rig(motion, points, fraction))
+        local = transform(T_lidar_rig, motion.to_rig(points, fraction))
         fraction = lidar.spin_fraction(azimuth_elevation(local)[:, 0])
     ranges = local.norm(dim=-1)
     times = frame.time_start + fraction * (frame.time_end - frame.time_start)
