@@ -66,7 +66,7 @@ class Known:
 NOTHING_KNOWN = Known()
 
 
-def nothing() -> None:
+def nothing(*_: object) -> None:
     pass
 
 
@@ -76,9 +76,10 @@ def open_capture(
     known: Known = NOTHING_KNOWN,
     meanwhile: Callable[[], None] = nothing,
     source: Capture | None = None,
+    check: Callable[[Capture], None] = nothing,
 ) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
-    return read_capture(config, origin, known, meanwhile, source, config.split).with_split(config.split)
+    return read_capture(config, origin, known, meanwhile, source, config.split, check).with_split(config.split)
 
 
 def read_capture(
@@ -88,6 +89,7 @@ def read_capture(
     meanwhile: Callable[[], None] = nothing,  # work to do while poses are estimated and tracks are searched
     source: Capture | None = None,  # made in Python; None: the capture that the configuration names
     split: str | None = None,  # which its frames must allow
+    check: Callable[[Capture], None] = nothing,  # begins checks of what the capture says, before tracks are searched
 ) -> Capture:
     """The capture without a split."""
     with span("read"):
@@ -97,12 +99,19 @@ def read_capture(
         check_capture(capture, name)
         if split is not None:
             make_split(capture, split)
-    with Aside(lambda: _completed(capture, config, name, origin, known)) as completed:
+    with Aside(lambda: _completed(capture, config, name, origin, known, check)) as completed:
         meanwhile()
         return completed.result()
 
 
-def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin | None, known: Known) -> Capture:
+def _completed(
+    capture: Capture,
+    config: DataConfig,
+    source: str,
+    origin: Origin | None,
+    known: Known,
+    check: Callable[[Capture], None],
+) -> Capture:
     """The capture with the poses and the tracks of its use."""
     if config.kind != "bundled":  # its poses are exact
         with span("poses"):
@@ -110,8 +119,10 @@ def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin
     if config.masks == AUTO:
         with span("masks"):
             capture = without_own_vehicle(capture)
+    capture = recentred(plausible(capture, source), origin)
+    check(capture)
     with span("tracks"):
-        return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
+        return with_tracks(capture, config.tracks.source, known.tracks)
 
 
 def posed(capture: Capture, source: str, known: KnownPath | None) -> Capture:

@@ -33,12 +33,13 @@ from nurec_lite.base.place import place_of
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.ranks import begin, own_device, present
-from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, begin_helper, known_checks
+from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, known_checks
 from nurec_lite.capture.checks.doubts import read_doubts, write_doubts
 from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
+from nurec_lite.capture.waiting import begin_helpers, end_search
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.cluster import lost_jobs_fail
 from nurec_lite.cli.command import command
@@ -156,11 +157,15 @@ def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | No
 def _run(config: Config, content: dict[str, Any] | None, source: Capture | None) -> dict[str, object]:
     device, left_out = choose_device(own_device(config.device)), LeftOut()
     check_stages(config.ops, device, config.render, config.opt)
-    capture = _opened(config, content, source, device)
-    digest = _same_capture(capture, config, content)
     with ExitStack() as ends:
-        checks = _checks(capture, config, content, apart=source is None)
-        ends.callback(checks.close)
+
+        def check(capture: Capture) -> None:
+            begun.append(_checks(capture, config, content, apart=source is None))
+            ends.callback(begun[0].close)
+
+        begun: list[BegunChecks] = []
+        capture = _opened(config, content, source, device, check)
+        checks, digest = begun[0], _same_capture(capture, config, content)
         with checks.first(), span("stages"):
             stages = _stages(config, device)
         ends.callback(left_out.tried, "Closing the options", stages.close)
@@ -182,13 +187,21 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
     return results.metrics | {"findings": [*results.findings, *left_out.sentences]}
 
 
-def _opened(config: Config, content: dict[str, Any] | None, source: Capture | None, device: torch.device) -> Capture:
+def _opened(
+    config: Config,
+    content: dict[str, Any] | None,
+    source: Capture | None,
+    device: torch.device,
+    check: Callable[[Capture], None],
+) -> Capture:
     """The capture. The device and the kernels get ready while its frames are listed."""
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
         known = Known() if content is None else known_of(content)
         begin = in_span("device and kernels", partial(begin_stages, config.ops, device, config.render, config.opt))
         with span("capture"):
-            return open_capture(config.data, known=known, meanwhile=begin, source=source)
+            capture = open_capture(config.data, known=known, meanwhile=begin, source=source, check=check)
+    end_search()
+    return capture
 
 
 def _stages(config: Config, device: torch.device) -> Stages:
@@ -317,7 +330,7 @@ def work(arguments: list[str]) -> None:
     folders.clear()
     places.clear()
     if not any(argument.startswith(("-", "train.resume=")) for argument in arguments) and place_of().first:
-        begin_helper()
+        begin_helpers()
         begin_first_scene(sys.orig_argv)
     try:
         with composed_once(arguments), lost_jobs_fail(arguments):

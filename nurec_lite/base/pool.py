@@ -43,6 +43,7 @@ class _Pools:
     lock = Lock()
     open = 0
     threads = 1
+    workers: int | None = None  # of a pool; None: as many as threads
     inside = local()  # has `worker` in a worker of a pool
 
 
@@ -55,12 +56,22 @@ def _threads() -> Iterator[int]:
             _Pools.threads = torch.get_num_threads()
         _Pools.open += 1
     try:
-        yield 1 if hasattr(_Pools.inside, "worker") else _Pools.threads
+        yield 1 if hasattr(_Pools.inside, "worker") else (_Pools.workers or _Pools.threads)
     finally:
         with _Pools.lock:
             _Pools.open -= 1
             if not hasattr(_Pools.inside, "worker"):
                 torch.set_num_threads(_Pools.threads)
+
+
+@contextmanager
+def with_workers(number: int) -> Iterator[None]:
+    """Block with so many workers in each pool of this process. torch's number of threads stays: a forked process has one."""
+    before, _Pools.workers = _Pools.workers, number
+    try:
+        yield
+    finally:
+        _Pools.workers = before
 
 
 def _one_thread() -> None:

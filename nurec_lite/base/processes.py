@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from nurec_lite.base.aside import go_on
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.left_out import cause_of
 from nurec_lite.base.pickled import dumps
@@ -120,10 +121,12 @@ class Ahead:
             pass
 
     def result(self, n: int) -> Any:
-        """Returns a result; raises the error of its work, or CancelledError if another thread closes all meanwhile."""
+        """Returns a result; raises the error of its work, or CancelledError if another thread closes all meanwhile, or
+        wants no result any more."""
         self._fill(n)
         silent = 0
         while n not in self._ready:
+            go_on()
             owing = next((member for member in self.members if n in member.owes), None)
             if self._closed:
                 raise CancelledError

@@ -5,7 +5,6 @@ Rodrigues' formula gives a rotation about a fixed axis: R = A + B cos a + C sin 
 first pose. `Motion` in se3.py is the same path by quaternions.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch

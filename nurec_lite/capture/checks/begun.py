@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of a capture while a run begins: kernels are compiled and loaded, and the first scene is made, at the same time.
 
-With some cores to spare a process of its own checks, and shares the work with others. Threads of this one would wait for each other and for
-the first scene: all of them queue small operators, and one at a time holds Python's lock.
+With some cores to spare the process that waits for the capture checks, and shares the work with others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,22 +10,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from threading import enumerate as enumerate_threads
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.helper import Helper
-from nurec_lite.base.processes import Kind
-from nurec_lite.base.threads import cores
 from nurec_lite.capture.checks.doubts import log_doubts
 from nurec_lite.capture.checks.starts import Start, starts_of
 from nurec_lite.capture.checks.verdict import Verdict, failed
 from nurec_lite.capture.types import Capture
+from nurec_lite.capture.waiting import take_checker, workers
 
 Result = tuple[list[Verdict], dict[str, Start]]
 ALL, CORRECTIONS = "all checks", "first corrections"
-EARLY = "early "  # how the names of a command's first threads begin
-ENOUGH, MOST = 4, 8  # least cores for checking processes, and the most processes
-CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
 
 
 class BegunChecks:
@@ -81,20 +74,6 @@ class BegunChecks:
         return self._result.result()[1]
 
 
-_waiting: list[Helper] = []  # one at most
-
-
-def begin_helper() -> None:
-    """Starts the process for the next checks, where there are enough cores. No other thread may compute meanwhile, as the process would
-    wait for ever for a lock of that thread; the threads that began with the command end first."""
-    if cores() < ENOUGH or _waiting:
-        return
-    for thread in enumerate_threads():
-        if thread.name.startswith(EARLY):
-            thread.join()
-    _waiting.append(Helper(CHECKER, _load_checks))
-
-
 def begin_checks(
     capture: Capture,
     source: str,  # file or folder, for the message
@@ -102,9 +81,10 @@ def begin_checks(
     apart: bool = False,  # whether the process that waits, if there is one, can read its frames
 ) -> BegunChecks:
     here = partial(_checked, capture, source, trust, 1)
-    if not (apart and _waiting):
+    helper = take_checker() if apart else None
+    if helper is None:
         return BegunChecks(here)
-    helper, call = _waiting.pop(), partial(_checked, capture, source, trust, max(1, min(MOST, cores() - 2)))
+    call = partial(_checked, capture, source, trust, workers())
 
     def check() -> Result:
         try:
@@ -113,11 +93,6 @@ def begin_checks(
             helper.close()
 
     return BegunChecks(check, close=helper.close)
-
-
-def _load_checks() -> None:
-    """Imports the checks, where a process waits for the capture."""
-    import nurec_lite.capture.checks.trust  # noqa: F401
 
 
 def _checked(capture: Capture, source: str, trust: bool, processes: int) -> Result:

@@ -2,10 +2,12 @@
 """Tracks of a capture from its labels, from its sweeps, or from both."""
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.capture.waiting import searched
 from nurec_lite.geometry.tracks import Tracks
 
 
@@ -28,4 +30,4 @@ def with_tracks(
         return replace(capture, tracks=completed_as(labels, known.to("cpu", torch.float64)))
     from nurec_lite.capture.tracking.found import find_tracks
 
-    return replace(capture, tracks=completed(labels, find_tracks(capture)))
+    return replace(capture, tracks=completed(labels, searched(partial(find_tracks, capture))))

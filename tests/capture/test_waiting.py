@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that wait for a capture search and check it. What they cannot do this process does."""
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from threading import get_ident
+from time import sleep
+
+import pytest
+import torch
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture import waiting
+from nurec_lite.capture.checks.begun import begin_checks
+from nurec_lite.capture.tracking.found import find_tracks
+from nurec_lite.capture.tracking.source import with_tracks
+from nurec_lite.capture.types import Capture
+from nurec_lite.capture.waiting import begin_helpers, searched
+from nurec_lite.config import DataConfig
+from nurec_lite.readers import open_capture
+
+
+@pytest.fixture(autouse=True)
+def helper(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(waiting, "cores", lambda: 8)
+    begin_helpers()
+    yield
+    waiting.end_search()
+    for one in waiting._waiting.values():
+        one.close()
+    waiting._waiting.clear()
+
+
+@pytest.fixture(scope="module")
+def street() -> Capture:
+    return open_capture(DataConfig(frames=[0, 12]))
+
+
+def threads_of_a_pool() -> tuple[int, int, int]:
+    """The process, its pools' workers, and torch's threads."""
+    return os.getpid(), len({*in_threads(slow_thread, range(40))}), torch.get_num_threads()
+
+
+def slow_thread(_: int) -> int:
+    sleep(0.01)
+    return get_ident()
+
+
+def failing(parent: int) -> int:
+    if os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 7
+
+
+def test_tracks_of_another_process_are_those_of_this_one(street: Capture) -> None:
+    there = with_tracks(street, "lidar").tracks
+    here = find_tracks(street)
+    assert len(here) and there.ids == here.ids and torch.equal(there.translations, here.translations)
+    checks = begin_checks(street, "street", False, apart=True)
+    assert checks.doubts() == [] and not waiting._waiting
+
+
+def test_a_search_uses_threads_of_its_own_process() -> None:
+    process, workers, threads = searched(partial(threads_of_a_pool))
+    assert process != os.getpid() and (workers, threads) == (3, 1)
+
+
+def test_a_process_that_dies_costs_neither_search_nor_checks(street: Capture) -> None:
+    assert searched(partial(failing, os.getpid())) == 7
+    assert begin_checks(street, "street", False, apart=True).doubts() == []
+
+
+def test_a_drive_with_tracks_needs_no_search(street: Capture) -> None:
+    with_tracks(street, "capture")
+    assert set(waiting._waiting) == {waiting.SEARCHER, waiting.CHECKER}
+    waiting.end_search()
+    assert set(waiting._waiting) == {waiting.CHECKER}
+    waiting.end_search()
+
+
+def test_a_search_that_cannot_be_sent_is_made_here(street: Capture) -> None:
+    here = os.getpid()
+    assert searched(partial(lambda: os.getpid())) == here
+    assert searched(partial(os.getpid)) == here, "no process waits any more"
