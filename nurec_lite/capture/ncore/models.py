@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.ncore.clock import Clock
-from nurec_lite.capture.ncore.poses import WORLD
+from nurec_lite.capture.ncore.poses import RIG
 from nurec_lite.capture.ncore.rays import rows_of
-from nurec_lite.geometry.lidar import Lidar, wrap_angle
-from nurec_lite.geometry.se3 import quat_to_matrix
+from nurec_lite.capture.trajectory import Trajectory
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.geometry.se3 import invert, pose_matrix
 from nurec_lite.geometry.tracks import Tracks, interpolate
 
 if TYPE_CHECKING:
@@ -27,32 +28,38 @@ USUAL = 10.0  # revolutions a second, where a sweep has no duration
 def lidar_model(
     lidar: Lidar,
     period: float,  # seconds of a revolution
+    offsets: Tensor,  # [B] radians, of each beam to the azimuth of its column
 ) -> "RowOffsetStructuredSpinningLidarModelParameters | None":
     """Returns rows and columns; None where beams share an elevation, since rows of NCore fall strictly, or where there are none."""
     if not lidar.spins:
         return None
     from ncore.data import RowOffsetStructuredSpinningLidarModelParameters
 
-    rows = lidar.elevations.sort(descending=True).values.numpy().astype(np.float32)
+    order = rows_of(lidar.elevations).argsort()  # the beam of each row
+    rows = lidar.elevations[order].numpy().astype(np.float32)
     if not (np.diff(rows) < 0).all() or lidar.azimuth_steps < 2:
         return None
     return RowOffsetStructuredSpinningLidarModelParameters(
         spinning_frequency_hz=1 / period if period > 0 else USUAL, spinning_direction="cw" if lidar.clockwise else "ccw",
         n_rows=len(rows), n_columns=lidar.azimuth_steps, row_elevations_rad=rows,
-        column_azimuths_rad=_columns(lidar).numpy().astype(np.float32), row_azimuth_offsets_rad=np.zeros(len(rows), np.float32),
+        column_azimuths_rad=_columns(lidar).numpy().astype(np.float32), row_azimuth_offsets_rad=offsets[order].numpy().astype(np.float32),
     )  # fmt: skip
 
 
 def _columns(lidar: Lidar) -> Tensor:  # [columns] radians, in the order of the turn
+    """Returns angles that go on without a jump of a turn: NCore's library finds the field of view from the first and the last one."""
     part = (torch.arange(lidar.azimuth_steps, dtype=torch.float64) + 0.5) / lidar.azimuth_steps
-    return wrap_angle(lidar.azimuth_start + part * (-2 * math.pi if lidar.clockwise else 2 * math.pi))
+    start = math.remainder(lidar.azimuth_start, 2 * math.pi)
+    return start + part * (-2 * math.pi if lidar.clockwise else 2 * math.pi)
 
 
 def elements_of(
     lidar: Lidar,
     rings: Tensor,  # [n] beams
     azimuth: Tensor,  # [n] radians
+    offsets: Tensor,  # [B] radians
 ) -> Tensor:  # [n, 2] row, and the nearest column
+    azimuth = azimuth - offsets[rings]
     column = (lidar.spin_fraction(azimuth) * lidar.azimuth_steps).long().clamp(max=lidar.azimuth_steps - 1)
     return torch.stack([rows_of(lidar.elevations)[rings], column], dim=1)
 
@@ -60,12 +67,19 @@ def elements_of(
 # ---- tracks
 
 
-def observations(tracks: Tracks, clock: Clock) -> "list[CuboidTrackObservation]":
-    """Returns the keyframes of all tracks. Those outside of the sequence become one at its end, with the pose that the track has there."""
-    return [row for k in range(len(tracks)) for row in _observed(tracks.select([k]), clock)]
+def observations(
+    tracks: Tracks,
+    clock: Clock,
+    path: Trajectory,  # of the rig
+) -> "list[CuboidTrackObservation]":
+    """Returns the keyframes of all tracks, as the rig sees them: some programs take boxes of no sensor for boxes of the rig.
+
+    Those outside of the sequence become one at its end, with the pose that the track has there.
+    """
+    return [row for k in range(len(tracks)) for row in _observed(tracks.select([k]), clock, path)]
 
 
-def _observed(track: Tracks, clock: Clock) -> "list[CuboidTrackObservation]":
+def _observed(track: Tracks, clock: Clock, path: Trajectory) -> "list[CuboidTrackObservation]":
     from ncore.data import BBox3, CuboidTrackObservation, LabelSource
 
     stamps = clock.stamps(track.times).clamp(clock.first, clock.last).unique()
@@ -74,17 +88,16 @@ def _observed(track: Tracks, clock: Clock) -> "list[CuboidTrackObservation]":
     exact = {int(t): k for k, t in enumerate(inside.tolist())}
     at = torch.stack([track.times[exact[t]] if t in exact else at[i] for i, t in enumerate(stamps.tolist())])
     poses = interpolate(track.to("cpu", torch.float64), at)
-    angles = euler_of(quat_to_matrix(poses.quaternions[:, 0]))
-    size, rows = (
-        track.sizes[0].tolist(),
-        zip(stamps.tolist(), poses.translations[:, 0].tolist(), angles.tolist(), strict=True),
-    )
+    T_rig_world = invert(path.at(torch.tensor([clock.seconds(t) for t in stamps.tolist()], dtype=torch.float64)))
+    T = T_rig_world @ pose_matrix(poses.quaternions[:, 0], poses.translations[:, 0])
+    size = track.sizes[0].tolist()
+    rows = zip(stamps.tolist(), T[:, :3, 3].tolist(), euler_of(T[:, :3, :3]).tolist(), strict=True)
     return [
         CuboidTrackObservation(
             track.ids[0],
             track.classes[0],
             t,
-            WORLD,
+            RIG,
             t,
             BBox3(tuple(place), tuple(size), tuple(turn)),
             LabelSource.EXTERNAL,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a capture as NCore v4, by the format's own library, into one file: NAME.ncore4.zarr.itar.
+"""Writes a capture as NCore v4, by the format's own library, into one file: NAME.ncore4.zarr.itar. NAME.ncore4.json lists it, for programs
+that ask for the list of a sequence's stores.
 
 JPEG and PNG files of the source go in as they are. Data without a place in NCore goes to a record of ours (own.py).
 """
@@ -21,12 +22,15 @@ from nurec_lite.capture.images import check_header
 from nurec_lite.capture.masks.pictures import mask_picture
 from nurec_lite.capture.ncore.clock import Clock, clock_of, ends_of, path_of
 from nurec_lite.capture.ncore.lenses import camera_model
+from nurec_lite.capture.ncore.listed import ENDING, is_list, list_path, write_list
 from nurec_lite.capture.ncore.models import elements_of, lidar_model, observations
+from nurec_lite.capture.ncore.offsets import no_offsets, row_offsets
 from nurec_lite.capture.ncore.own import KEY, SEQUENCE, VERSION
 from nurec_lite.capture.ncore.poses import GLOBAL, RIG, WORLD
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack.check import FormatError
 from nurec_lite.capture.pack.write import Progress, encoded_image, image_of, plain_lidar
+from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.capture.user_loaders import UserSweepLoader
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
@@ -34,7 +38,6 @@ from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 if TYPE_CHECKING:
     from ncore.data.v4 import SequenceComponentGroupsWriter
 
-ENDING = ".zarr.itar"
 EGO = "ego"  # name of the mask of a camera
 _ANGLE = 1e-4  # largest difference of a direction's squared length from 1
 
@@ -53,18 +56,21 @@ def write_ncore(
     if not path.parent.is_dir():
         raise CaptureError(f"{path} cannot be written (no such folder); name a file in a folder that exists")
     check_file(path, is_ncore)
+    check_file(list_path(path), is_list)
     capture = recentred(capture)
     clock = clock_of(capture)
     stamps, poses = path_of(capture, clock)
     with written(path) as file:
         writer = _writer(capture, clock, Path(file.name))
         _write_world(writer, capture, clock, stamps, poses)
-        _write_sensors(writer, capture)
+        offsets = {lidar.name: _offsets(capture, lidar, clock) for lidar in capture.lidars}
+        _write_sensors(writer, capture, offsets)
         total = len(capture.images) + len(capture.sweeps)
-        for done, _ in enumerate(_frames(writer, capture, clock, image_format, quality), start=1):
+        for done, _ in enumerate(_frames(writer, capture, clock, offsets, image_format, quality), start=1):
             if progress:
                 progress(done, total)
         writer.finalize()
+    write_list(path)
 
 
 def check_installed() -> None:
@@ -139,6 +145,9 @@ def _write_world(
 
     world = writer.register_component_writer(PosesComponent.Writer, "default")
     world.store_dynamic_pose(RIG, WORLD, poses.numpy(), stamps.numpy().astype(np.uint64))
+    T_global_world = torch.eye(4, dtype=torch.float64)
+    T_global_world[:3, 3] = torch.tensor(capture.origin, dtype=torch.float64)
+    world.store_static_pose(WORLD, GLOBAL, T_global_world.numpy())
     mountings = {c.name: c.T_rig_cam for c in capture.cameras} | {s.name: s.T_rig_lidar for s in capture.lidars}
     for name, pose in mountings.items():
         if name in (RIG, WORLD, GLOBAL):
@@ -147,10 +156,29 @@ def _write_world(
             )
         world.store_static_pose(name, RIG, pose.double().numpy())
     boxes = writer.register_component_writer(CuboidsComponent.Writer, "default")
-    boxes.store_observations(observations(capture.tracks, clock))
+    path = Trajectory(torch.tensor([clock.seconds(t) for t in stamps.tolist()], dtype=torch.float64), poses)
+    boxes.store_observations(observations(capture.tracks, clock, path))
 
 
-def _write_sensors(writer: "SequenceComponentGroupsWriter", capture: Capture) -> None:
+def _offsets(capture: Capture, lidar: Lidar, clock: Clock) -> Tensor:  # [B] radians
+    """Returns the azimuth of each beam beside its column, by the sweep in the middle."""
+    frames = [f for f in capture.sweeps if f.sensor == lidar.name]
+    if not frames or not lidar.spins:
+        return no_offsets(lidar)
+    frame = frames[len(frames) // 2]
+    return row_offsets(lidar, _loaded(capture, frame, clock), frame.time_start, frame.time_end)
+
+
+def _loaded(capture: Capture, frame: SweepFrame, clock: Clock) -> Sweep:
+    name = f"{capture.name}: sweep {frame.index} of {frame.sensor}"
+    return _checked(UserSweepLoader(frame.load, name)(), len(capture.lidar(frame.sensor).elevations), clock, name)
+
+
+def _write_sensors(
+    writer: "SequenceComponentGroupsWriter",
+    capture: Capture,
+    offsets: dict[str, Tensor],  # of each lidar
+) -> None:
     from ncore.data.v4 import IntrinsicsComponent, MasksComponent
 
     lenses = writer.register_component_writer(IntrinsicsComponent.Writer, "default")
@@ -160,7 +188,7 @@ def _write_sensors(writer: "SequenceComponentGroupsWriter", capture: Capture) ->
         masks.store_camera_masks(camera.name, {} if camera.mask is None else {EGO: mask_picture(camera.mask)})
     for lidar in capture.lidars:
         lasting = [f.time_end - f.time_start for f in capture.sweeps if f.sensor == lidar.name]
-        model = lidar_model(lidar, float(np.median(lasting)) if lasting else 0.0)
+        model = lidar_model(lidar, float(np.median(lasting)) if lasting else 0.0, offsets[lidar.name])
         if model is not None:
             lenses.store_lidar_intrinsics(lidar.name, model)
 
@@ -169,7 +197,12 @@ def _write_sensors(writer: "SequenceComponentGroupsWriter", capture: Capture) ->
 
 
 def _frames(
-    writer: "SequenceComponentGroupsWriter", capture: Capture, clock: Clock, image_format: str, quality: int
+    writer: "SequenceComponentGroupsWriter",
+    capture: Capture,
+    clock: Clock,
+    offsets: dict[str, Tensor],  # of each lidar
+    image_format: str,
+    quality: int,
 ) -> Iterator[None]:
     """Writes a frame whenever the next one is asked for."""
     from ncore.data.v4 import CameraSensorComponent, LidarSensorComponent
@@ -183,8 +216,7 @@ def _frames(
         yield
     lidars = {s.name: writer.register_component_writer(LidarSensorComponent.Writer, s.name) for s in capture.lidars}
     for sweep in capture.sweeps:
-        lidar, name = capture.lidar(sweep.sensor), f"{capture.name}: sweep {sweep.index} of {sweep.sensor}"
-        rays = _rays(lidar, _checked(UserSweepLoader(sweep.load, name)(), len(lidar.elevations), clock, name), clock)
+        rays = _rays(capture.lidar(sweep.sensor), offsets[sweep.sensor], _loaded(capture, sweep, clock), clock)
         first, last, own = _noted(capture, sweep, clock)
         stamps = rays["timestamp_us"].tolist() or [first]
         pair = order.pair(sweep.sensor, min(first, *stamps), max(last, *stamps))
@@ -249,11 +281,11 @@ def _checked(sweep: Sweep, beams: int, clock: Clock, name: str) -> Sweep:
     return sweep
 
 
-def _rays(lidar: Lidar, sweep: Sweep, clock: Clock) -> dict[str, Any]:
+def _rays(lidar: Lidar, offsets: Tensor, sweep: Sweep, clock: Clock) -> dict[str, Any]:
     stamps = clock.stamps(sweep.times)
     missing = ~sweep.returned
     azimuth = azimuth_elevation(sweep.directions.double())[:, 0]
-    elements = elements_of(lidar, sweep.rings, azimuth).numpy().astype(np.uint16) if lidar.spins else None
+    elements = elements_of(lidar, sweep.rings, azimuth, offsets).numpy().astype(np.uint16) if lidar.spins else None
     return {
         "direction": sweep.directions.float().contiguous().numpy(),
         "timestamp_us": stamps.numpy().astype(np.uint64),
