@@ -13,6 +13,7 @@ LONGEST_NAME = 64  # characters
 LONGEST_BYTES = 200  # in UTF-8: with our endings a file name has at most 255
 # Other words that export takes for a node or names a file by, and that edits take for all actors
 NODES = ("all", "background", "scene", "each", "actors")
+_LATER = ("each", "actors")  # were names of tracks before
 _FORMULA = tuple("=+-@＝＋－＠")  # a cell that begins so is evaluated by spreadsheets
 _LABEL = re.compile(r"(?P<stem>.+)(_[0-9]{4,}|[_-]t[0-9]{4,}\.[0-9]{3})")
 _ABOVE = "_above"
@@ -39,6 +40,25 @@ def name_flaw(name: object) -> str | None:
     if len(name.encode()) > LONGEST_BYTES:
         return f"takes more than {LONGEST_BYTES} bytes"
     return None
+
+
+def of_older_file(
+    names: Sequence[str],  # of tracks
+) -> tuple[str, ...]:
+    """Returns the names in a file of ours; each and actors, which have become words for several tracks, get track- in front."""
+    return tuple(f"track-{name}" if folded(name) in _LATER else name for name in names)
+
+
+def of_other_program(
+    names: Sequence[str],  # of tracks, all different
+) -> tuple[str, ...]:
+    """Returns the names of another program; track-3 for the one at place 3 if it cannot be a name here, or not beside the others."""
+    odd = {one for pair in clashes(names) for one in pair}
+    plain = {name for name in names if name not in odd and name_flaw(name) is None and folded(name) not in NODES}
+    prefix = "track-"
+    while any(folded(name).startswith(prefix) for name in plain) and len(plain) < len(names):
+        prefix = f"{prefix}-"
+    return tuple(name if name in plain else f"{prefix}{place}" for place, name in enumerate(names))
 
 
 def folded(name: str) -> str:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of boxes, a row for each object and moment, as tracks of moving objects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
+from nurec_lite.capture.types import Doubt
 from nurec_lite.geometry.tracks import Tracks, joined, moves, single_track
 
 MOVED = 1.0  # metres between two boxes of an object: less is a parked car and the labels' noise
@@ -23,3 +24,13 @@ def moving_tracks(
         rows.setdefault(name, []).append(row)
     tracks = [single_track(name, labels[own[0]], sizes[own], times[own], poses[own]) for name, own in rows.items()]
     return joined([one for one in tracks if moves(one, MOVED)], MARGIN)
+
+
+def repeated_boxes(
+    source: str,  # of the boxes
+    count: int,  # of boxes with the track and the time of an earlier one
+) -> Iterator[Doubt]:
+    if count:
+        boxes, have, are = ("box", "has", "is") if count == 1 else ("boxes", "have", "are")
+        sentence = f"{count} {boxes} of {source} {have} the track and the time of an earlier one, and {are} not used."
+        yield Doubt(source, False, sentence, "give each object an id of its own, and one box at a time")

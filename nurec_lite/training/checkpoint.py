@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import written
+from nurec_lite.base.names import of_older_file
 from nurec_lite.capture.digest import Digest
 from nurec_lite.config import Config, ModelConfig, to_dict
 from nurec_lite.geometry.tracks import Tracks
@@ -86,6 +87,7 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
         raise CheckpointError(
             f"{path} is not a checkpoint of this version; train again, or use the version that wrote it"
         )
+    _rename(content["scene"])
     try:
         check_content(content)
     except SchemaError as error:
@@ -98,6 +100,16 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
     }
     content["config"]["model"] = older | content["config"].get("model", {})
     return content | {part: _moved(content[part], device) for part in ("scene", "optimizer")}
+
+
+def _rename(scene: Any) -> None:
+    """Gives tracks of an older checkpoint names that are no words for several tracks."""
+    tracks = scene.get("tracks") if isinstance(scene, dict) else None
+    if not isinstance(tracks, dict):
+        return
+    ids = tracks.get("ids")
+    if type(ids) is tuple and all(type(name) is str for name in ids):
+        tracks["ids"] = of_older_file(ids)
 
 
 def _moved(value: Any, device: torch.device | str) -> Any:

@@ -17,7 +17,7 @@ from strangers import put, rewrite
 from tiny_capture import tiny_capture
 
 from nurec_lite.capture.check import check_capture
-from nurec_lite.capture.pack import write_pack
+from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import CaptureError
 
 PATHS = [
@@ -90,8 +90,7 @@ def test_any_other_name_of_a_pack(shell: Shell, tiny_pack: Path, tmp_path: Path,
         ("cameras", "lidar_above", "the sensors 'lidar' and 'lidar_above' would give files of one name"),
         ("cameras", "lidar_0001", "the sensors 'lidar' and 'lidar_0001' would give files of one name"),
         ("track", "scene", "a track has the name 'scene', which export takes for another node"),
-        ("track", "each", "a track has the name 'each', which export takes for another node"),
-        ("track", "actors", "'actors', which export takes for another node, or edits for all actors"),
+        ("track", "all", "'all', which export takes for another node, or edits for all actors"),
         ("track", "Background", "a track has the name 'Background', which export takes for another node"),
     ],
 )
@@ -148,3 +147,12 @@ def test_cameras_of_a_checkpoint(shell: Shell, trained: Path) -> None:
     rewrite(trained, lambda content: content["scene"].update(calibration={"knots": knots, "cameras": ("../x", "b")}))
     ended = shell("render", f"checkpoint={trained}", "times=0.5")
     assert_mendable(ended, r"scene\.calibration\.cameras must be names, but '\.\./x' is not one plain part of a path")
+
+
+@pytest.mark.parametrize("name", ["each", "Actors"])
+def test_words_of_export_that_older_packs_have_as_names(tiny_pack: Path, name: str) -> None:
+    renamed(tiny_pack, "track", name)
+    assert read_pack(tiny_pack).tracks.ids == (f"track-{name}", *tiny_capture().tracks.ids[1:])
+    odd = replace(tiny_capture(), tracks=replace(tiny_capture().tracks, ids=(name, *tiny_capture().tracks.ids[1:])))
+    with pytest.raises(CaptureError, match=f"a track has the name '{name}', which export takes for another node"):
+        check_capture(odd, "odd")

@@ -139,6 +139,8 @@ def write_sequence(
     masks: dict[str, Image.Image] | None = None,
     elements: bool = True,  # whether rays know their row and column
     reach: float = 60.0,  # metres of the lidar
+    boxes: list[CuboidTrackObservation] | None = None,
+    groups: tuple[str, ...] = ("default",),  # of boxes
 ) -> list[Path]:
     """Returns the stores."""
     span = HalfClosedInterval(START, START + PERIOD * FRAMES + 1)
@@ -157,7 +159,9 @@ def write_sequence(
         ))  # fmt: skip
     own = writer.register_component_writer(MasksComponent.Writer, "default")
     own.store_camera_masks("front", masks or {})
-    writer.register_component_writer(CuboidsComponent.Writer, "default").store_observations(_boxes())
+    for group in groups:
+        cuboids = writer.register_component_writer(CuboidsComponent.Writer, group)
+        cuboids.store_observations(usual_boxes() if boxes is None else boxes)
     images = writer.register_component_writer(CameraSensorComponent.Writer, "front", "front")
     lidar = writer.register_component_writer(LidarSensorComponent.Writer, "top", "top")
     for k in range(FRAMES):
@@ -175,7 +179,7 @@ def write_sequence(
     return [Path(str(path)) for path in writer.finalize()]
 
 
-def _boxes() -> list[CuboidTrackObservation]:
+def usual_boxes() -> list[CuboidTrackObservation]:
     """The car drives at 12 m/s beside the rig, seen by the lidar; the parked one is seen by the rig."""
     found = []
     for k in range(FRAMES):

@@ -64,6 +64,15 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert content["counters"] == {"step": 1, "seconds": 2.5}
 
 
+def test_words_of_export_that_older_checkpoints_have_as_names(tmp_path: Path) -> None:
+    state, path = trained(), tmp_path / "checkpoint.pt"
+    ids = state.scene.tracks.ids
+    state.scene = replace(state.scene, tracks=replace(state.scene.tracks, ids=("each", *ids[1:-1], "Actors")))
+    save(state, path)
+    found = scene_from_dict(load_checkpoint(path, "cpu")["scene"]).tracks.ids
+    assert found == ("track-each", *ids[1:-1], "track-Actors")
+
+
 def test_what_was_found_about_the_sensors_comes_back(tmp_path: Path) -> None:
     config, path = tiny_config(), tmp_path / "checkpoint.pt"
     config.model.calibrate = True

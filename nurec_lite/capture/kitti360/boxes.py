@@ -117,14 +117,20 @@ def _upright(R: Tensor) -> Tensor:  # [3, 3]
 def tracks_of(
     boxes: list[Box],
     seen: Callable[[Box], float | None],  # seconds when a box holds; None: its frame was not recorded
-) -> Tracks:
-    """Returns the moving objects, each with its side along the motion as its length."""
-    found: dict[str, dict[float, Box]] = {}
+) -> tuple[Tracks, int]:
+    """Returns the moving objects, each with its side along the motion as its length, and the number of boxes that repeat another one."""
+    found: dict[
+        tuple[str, int], Box
+    ] = {}  # two boxes of one frame have different times where they lie in different directions
     for box in boxes:
+        found.setdefault((box.track, box.frame), box)
+    tracks: dict[str, dict[float, Box]] = {}
+    for box in found.values():
         time = seen(box)
         if time is not None:
-            found.setdefault(box.track, {}).setdefault(time, box)
-    return joined([track for own in found.values() if (track := _track(own)) is not None], MARGIN)
+            tracks.setdefault(box.track, {})[time] = box
+    moving = [track for own in tracks.values() if (track := _track(own)) is not None]
+    return joined(moving, MARGIN), len(boxes) - len(found)
 
 
 def _track(own: dict[float, Box]) -> Tracks | None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.boxes import repeated_boxes
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import has_folder, numbered_files
@@ -59,14 +60,18 @@ def read_kitti360(
     images = [frame for camera in sensors for frame in _images(found, camera, downscale)]
     sweeps = _sweeps(found)
     names = chosen_sensors("data.lidars", lidars, () if sweeps is None else (LIDAR,), found.name)
+    tracks, repeated = tracks_of(_boxes(found), lambda box: _seen(found, sweeps, box))
     capture = Capture(
         name=f"kitti360_{found.name.removesuffix('_sync')}",
         cameras=tuple(downscaled(camera, downscale) for camera in sensors),
         lidars=tuple(_lidar(sweeps.scan) for _ in names if sweeps is not None),
         images=tuple(images),
         sweeps=() if sweeps is None else tuple(_sweep_frames(found, sweeps)),
-        tracks=tracks_of(_boxes(found), lambda box: _seen(found, sweeps, box)),
-        doubts=tuple(_doubts(found, [camera.name for camera in sensors], images, sweeps)),
+        tracks=tracks,
+        doubts=(
+            *_doubts(found, [camera.name for camera in sensors], images, sweeps),
+            *repeated_boxes(f"{found.name}.xml", repeated),
+        ),
     )
     if not capture.images and not capture.sweeps:
         raise CaptureError(f"{found.name}: no frame has a pose in cam0_to_world.txt; download data_poses of this drive")

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.base.names import label_flaw, name_flaw
-from nurec_lite.capture.boxes import MOVED
+from nurec_lite.base.names import label_flaw, of_other_program
+from nurec_lite.capture.boxes import MOVED, repeated_boxes
 from nurec_lite.capture.ncore.fields import field, numbers, stamp
 from nurec_lite.capture.ncore.poses import Poses
 from nurec_lite.capture.ncore.sequence import Sequence
 from nurec_lite.capture.ncore.store import REMEDY
-from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.types import CaptureError, Doubt
 from nurec_lite.geometry.se3 import pose_matrix, quat_multiply, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks, joined, moves, single_track
 
@@ -32,11 +32,14 @@ class Box:
     size: Tensor  # [3] length, width, height; metres
 
 
-def read_tracks(sequence: Sequence, poses: Poses) -> Tracks:
-    """Objects that move; all objects of a store that we wrote, as they were chosen before."""
-    part = sequence.part("cuboids")
+def read_tracks(sequence: Sequence, poses: Poses) -> tuple[Tracks, list[Doubt]]:
+    """Objects that move; all objects of a store that we wrote, as they were chosen before. And findings about boxes that are not read."""
+    part, groups = sequence.part("cuboids"), list(sequence.parts("cuboids"))
     if part is None:
-        return Tracks.empty()
+        sentence = f"Boxes of {', '.join(groups)} are not read: none of these groups is called default."
+        return Tracks.empty(), [Doubt("cuboids", False, sentence, "store those that are right as default")] * bool(
+            groups
+        )
     rows = part.attributes("cuboids").get("cuboid_track_observations", [])
     if not isinstance(rows, list):
         raise CaptureError(f"{part}: its observations are no list; {REMEDY}")
@@ -45,9 +48,11 @@ def read_tracks(sequence: Sequence, poses: Poses) -> Tracks:
         known = row if isinstance(row, dict) else {}
         box = _box(known, sequence, poses, f"{part}: an observation")
         found.setdefault(field(known, "track_id", str, str(part)), {}).setdefault(box.stamp, box)
-    tracks = [_track(name, list(boxes.values()), k, sequence) for k, (name, boxes) in enumerate(found.items())]
+    names = of_other_program(list(found))
+    tracks = [_track(name, list(boxes.values()), sequence) for name, boxes in zip(names, found.values(), strict=True)]
     own = sequence.own
-    return joined([t for t in tracks if own or moves(t, MOVED)], MARGIN if own is None else own["margin"])
+    chosen = joined([t for t in tracks if own or moves(t, MOVED)], MARGIN if own is None else own["margin"])
+    return chosen, list(repeated_boxes(str(part), len(rows) - sum(map(len, found.values()))))
 
 
 def _box(row: dict[str, Any], sequence: Sequence, poses: Poses, where: str) -> Box:
@@ -67,11 +72,8 @@ def turned(
     return quat_multiply(z, quat_multiply(y, x))
 
 
-def _track(name: str, boxes: list[Box], number: int, sequence: Sequence) -> Tracks:
-    """Track under its own name and class if files and tables can have them."""
+def _track(name: str, boxes: list[Box], sequence: Sequence) -> Tracks:
     times = torch.from_numpy(np.array([sequence.seconds(box.stamp) for box in boxes], dtype=np.float64))
-    label = boxes[0].label
-    return single_track(
-        f"track-{number}" if name_flaw(name) else name, "unknown" if label_flaw(label) else label,
-        torch.stack([box.size for box in boxes]), times, torch.stack([box.T_world_box for box in boxes]),
-    )  # fmt: skip
+    label = "unknown" if label_flaw(boxes[0].label) else boxes[0].label
+    sizes, poses = torch.stack([box.size for box in boxes]), torch.stack([box.T_world_box for box in boxes])
+    return single_track(name, label, sizes, times, poses)

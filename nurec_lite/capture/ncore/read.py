@@ -54,6 +54,7 @@ def read_ncore(
     images = tuple(
         f for name, camera in lenses.items() for f in _images(sequence, poses, parts[name], camera, downscale)
     )
+    tracks, ignored = read_tracks(sequence, poses)
     own = sequence.own
     return Capture(
         name=own["name"] if own else f"ncore_{_named(sequence)}",
@@ -61,11 +62,12 @@ def read_ncore(
         lidars=tuple(sensors),
         images=images,
         sweeps=tuple(sweeps),
-        tracks=read_tracks(sequence, poses),
+        tracks=tracks,
         doubts=(
             *(Doubt(**row) for row in (own or {}).get("doubts", ())),
             *doubts,
             *unused,
+            *ignored,
             *_beyond(parts, images, names),
         ),
         poses_from=(own and own["poses"]) or GIVEN,

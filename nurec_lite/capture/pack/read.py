@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.archives import opened_archive
+from nurec_lite.base.names import of_older_file
 from nurec_lite.base.texts import open_file, parse_json, printable
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.downscale import downscaled
@@ -276,6 +277,7 @@ def _frame(row: dict[str, Any]) -> dict[str, Any]:
 def _tracks(row: dict[str, Any]) -> Tracks:
     row = {k: tuple(v) if k in ("ids", "classes", "offsets") else v for k, v in row.items()}
     shapes = {"sizes": (3,), "times": (), "translations": (3,), "quaternions": (4,)}
+    row["ids"] = of_older_file(row["ids"])
     return Tracks(
         **row | {k: torch.tensor(row[k], dtype=torch.float64).view(len(row[k]), *s) for k, s in shapes.items()}
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A drive in KITTI-360's layout becomes the street that it was made from; damage is a sentence."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -143,6 +144,20 @@ def test_a_mirrored_box_is_the_same_box(root: Path) -> None:
     path = root / f"data_3d_bboxes/train/{NAME}.xml"
     path.write_text(boxes_xml().replace("-0.5 -0.5 -0.5\n", "-0.5 0.5 -0.5\n"))
     assert read_kitti360(root, drive=NAME).tracks.ids == (CAR, LORRY)
+
+
+def test_a_second_box_of_an_object_in_a_frame_is_a_finding(root: Path) -> None:
+    path, before = root / BOXES, read_kitti360(root, drive=NAME)
+    first = re.search(r"<object2>.*?</object2>", boxes_xml(), re.DOTALL)
+    assert first is not None
+    there = re.sub(r"object2", "object99", first[0]).replace("<timestamp>2<", "<timestamp>3<")
+    path.write_text(boxes_xml().replace("</opencv_storage>", f"{there}\n</opencv_storage>"))
+    found = read_kitti360(root, drive=NAME)
+    assert torch.equal(found.tracks.times, before.tracks.times)
+    assert torch.equal(found.tracks.translations, before.tracks.translations)
+    assert [d.sentence for d in found.doubts if d not in before.doubts] == [
+        f"1 box of {NAME}.xml has the track and the time of an earlier one, and is not used."
+    ]
 
 
 def test_a_part_of_a_drive(whole: Path) -> None:

@@ -2,6 +2,8 @@
 """Sequences of NCore v4 that other converters write become the drive that they were made from."""
 
 import math
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,7 @@ from tiny_ncore import (
     lens,
     lidar_pose,
     scan,
+    usual_boxes,
     write_sequence,
 )
 
@@ -260,3 +263,46 @@ def test_frames_beyond_the_poses_are_a_finding(folder: Path, monkeypatch: pytest
     found = read_ncore(folder)
     assert len(found.images) == 1 and [doubt.subject for doubt in found.doubts] == ["top", "front"]
     assert found.doubts[1].sentence == "2 of the frames of front lie beyond the poses, and are left out."
+
+
+# ---- boxes of other programs
+
+
+def test_a_second_box_of_an_object_at_one_time_is_a_finding(capture: Capture, tmp_path: Path) -> None:
+    rows = usual_boxes()
+    again = [replace(row, bbox3=replace(row.bbox3, centroid=(50.0, 0.0, 0.0))) for row in rows[:2]]
+    write_sequence(tmp_path, boxes=[*rows, *again])
+    found = read_ncore(tmp_path)
+    assert torch.equal(found.tracks.translations, capture.tracks.translations)
+    assert [d.sentence.partition(" of ")[2][-71:] for d in found.doubts] == [
+        "cuboids/default have the track and the time of an earlier one, and are not used."[-71:]
+    ]
+
+
+def test_names_of_objects_that_cannot_be_names_here(capture: Capture, tmp_path: Path) -> None:
+    rows = usual_boxes()
+    for name in ("actors", "Scene", "../x", "=1", "plain 7"):
+        write_sequence(
+            tmp_path / "x", boxes=[replace(row, track_id=name) for row in rows if row.track_id == rows[0].track_id]
+        )
+        found = read_ncore(tmp_path / "x")
+        check_capture(found, "x")
+        assert found.tracks.ids == (name if name == "plain 7" else "track-0",)
+        shutil.rmtree(tmp_path / "x")
+
+
+def test_names_of_objects_that_differ_in_case(tmp_path: Path) -> None:
+    rows = [row for row in usual_boxes() if row.track_id == usual_boxes()[0].track_id]
+    names = ("ab", "AB", "track-5")
+    write_sequence(tmp_path, boxes=[replace(row, track_id=name) for name in names for row in rows])
+    found = read_ncore(tmp_path)
+    check_capture(found, "x")
+    assert found.tracks.ids == ("track--0", "track--1", "track-5")
+
+
+def test_boxes_of_several_groups_without_a_default_are_a_finding(tmp_path: Path) -> None:
+    write_sequence(tmp_path, groups=("auto", "manual"))
+    found = read_ncore(tmp_path)
+    assert not len(found.tracks) and [d.sentence for d in found.doubts] == [
+        "Boxes of auto, manual are not read: none of these groups is called default."
+    ]
