@@ -64,7 +64,7 @@ def run(
     span: tuple[float, float] | None = None,  # seconds of the drive, if they are known
 ) -> str:
     """Writes the files; returns the lines for the user."""
-    files, layout = files_of(config), Layout(config.up or "z", config.normals)
+    files, layout = files_of(config), Layout(config.up, config.normals)
     check_layout(layout)
     check_keys(config, files)
     span = span if drive is None else trajectory_of(drive.capture).span
@@ -77,7 +77,7 @@ def run(
         check_usd(choice, files)
     meshes = _meshes(config, scene, drive, files)  # before any file: a scene may have none
     lines = write_splats(scene, choice, layout, files) if files.any_of(SPLATS) else []
-    lines += write_meshes(scene, meshes, files, layout.up)
+    lines += write_meshes(scene, meshes, files, config.up or "z")
     if USDZ in files.formats:
         lines += write_usd(scene, choice, files, drive.capture if drive is not None and config.rig else None, meshes)
     return "\n".join(lines)

@@ -12,7 +12,7 @@ class ExportKeys:
     node: str = "all"  # all, background, the id of a track, or each: a file a node, and their trajectories
     time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
     edits: str | None = None  # YAML file of edits, as for render (docs/editing.md)
-    up: str | None = None  # axis of ply, compressed and meshes that points up: z, y, or -y for SuperSplat; null: z
+    up: str | None = None  # axis that points up: z, y, or -y for SuperSplat; null: y of spz, z of all others
     normals: bool = False  # adds nx ny nz, all 0, to ply, for readers of a fixed layout
     rig: bool = True  # adds cameras and lidars to usdz; this reads the capture
     cell: float = 0.2  # metres between vertices of surface; of ground twice as many

@@ -5,10 +5,10 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.export_keys import ExportKeys
 from nurec_lite.config import ExportConfig
 from nurec_lite.output.interchange.choice import STATIC
-from nurec_lite.output.interchange.names import FORMATS, MESHES, PLY, SPLATS, SPZ, USDZ, Files
+from nurec_lite.output.interchange.names import FORMATS, MESHES, PLY, SPLATS, USDZ, Files
 
 CHANGED = {"node": (*SPLATS, USDZ), "time": (*SPLATS, USDZ), "normals": (PLY,), "rig": (USDZ,), "cell": MESHES}
-UPRIGHT = {SPZ: "y", USDZ: "z"}  # axes that the format prescribes
+UPRIGHT = {USDZ: "z"}  # axes that the format prescribes
 
 
 def check_keys(config: ExportConfig, files: Files) -> None:

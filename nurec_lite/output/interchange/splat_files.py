@@ -26,12 +26,15 @@ _TRAJECTORIES = "-trajectories.json"
 class Layout:
     """Values of the keys `up` and `normals`."""
 
-    up: str
+    up: str | None  # of `flatten.UPS`; None: that of each format
     normals: bool
+
+    def up_of(self, kind: str) -> str:
+        return self.up or (UP if kind == SPZ else "z")
 
 
 def check_layout(layout: Layout) -> None:
-    if layout.up not in UPS:
+    if layout.up is not None and layout.up not in UPS:
         raise ConfigError(f"up={layout.up}, but must be one of {', '.join(UPS)}")
 
 
@@ -75,7 +78,7 @@ def _check_filled(part: Part, kind: str, path: Path) -> None:
 
 def _write(scene: Scene, part: Part, kind: str, layout: Layout, path: Path) -> list[str]:
     kept = without_broken(part.gaussians)
-    up = UP if kind == SPZ else layout.up
+    up = layout.up_of(kind)
     notes = Notes(lost_of_splats(scene, part.still), up, part.origin)
     data, count = _encoded(in_axes(kept, up), kind, notes, layout.normals)
     if count == 0 and kind != PLY:
@@ -101,7 +104,7 @@ def _encoded(g: PlainGaussians, kind: str, notes: Notes, normals: bool) -> tuple
 def _write_trajectories(
     scene: Scene, parts: Sequence[Part], names: Sequence[str], layout: Layout, files: Files, kind: str
 ) -> list[str]:
-    path, up = files.beside(_TRAJECTORIES), UP if kind == SPZ else layout.up
+    path, up = files.beside(_TRAJECTORIES), layout.up_of(kind)
     check_file(path, is_trajectories)
     nodes = [part.node for part in parts if part.node is not None]
     paths = [files.path(kind, name) for name in names]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gaussians as SPZ, version 3 (Niantic, https://github.com/nianticlabs/spz): quantised values, one array after another, in gzip.
 
-Axes are those of the format: x right, y up, z back. Values are little-endian:
+Axes are those of the format unless others are asked for: x right, y up, z back. Readers on three.js take these; SuperSplat shows any file
+as if y were down. Values are little-endian:
 
     header      uint32 magic, version, count; uint8 degree, fractional bits, flags, reserved
     positions   3 x 24 bits, fixed point         alphas      8 bits, opacity
@@ -23,14 +24,14 @@ from torch import Tensor
 from nurec_lite.output.interchange.flatten import PlainGaussians
 from nurec_lite.output.interchange.notes import MADE, Notes
 
-UP = "y"  # of the format
+UP = "y"  # of the format, where nothing else is asked for
 _MAGIC, _VERSION = 0x5053474E, 3
 _MOST_BITS = 12  # after the point: a quarter of a millimetre
 _GZIP = b"\x1f\x8b\x08\x10" + bytes(4) + b"\x00\xff"  # deflate, with a comment, without a time
 
 
 def spz_bytes(
-    g: PlainGaussians,  # as `without_broken` leaves them, y up
+    g: PlainGaussians,  # as `without_broken` leaves them
     notes: Notes,
 ) -> bytes:
     """The content of the file."""
