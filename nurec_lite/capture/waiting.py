@@ -72,8 +72,15 @@ def _in_threads(search: Callable[[], R], threads: int) -> R:
 
 
 def _load_search() -> None:
+    import scipy.ndimage
+    import scipy.optimize
+    import scipy.sparse.csgraph
+    import scipy.spatial  # which the search imports where it uses them
+
     import nurec_lite.capture.tracking.found  # noqa: F401
 
 
 def _load_checks() -> None:
+    import scipy.spatial
+
     import nurec_lite.capture.checks.trust  # noqa: F401

@@ -4,7 +4,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nurec_lite.base.aside import go_on
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.tracking.boxes import Moments, Path, fit, turned
 from nurec_lite.capture.tracking.chains import Chain, joined
 from nurec_lite.capture.tracking.cloud import Cloud
@@ -34,15 +34,14 @@ FASTEST = 60.0  # metres a second
 def find_objects(cloud: Cloud) -> list[Path]:
     groups = group(cloud)
     objects = joined(groups, follow(groups, cloud.period))
-    found = [path for chains in objects if (path := _object(cloud, groups, chains)) is not None]
-    return _without_doubles(found)
+    found = in_threads(lambda chains: _object(cloud, groups, chains), objects)
+    return _without_doubles([path for path in found if path is not None])
 
 
 def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
     moments = _of_groups(cloud, groups, np.concatenate([c.groups for c in chains]))
     path: Path | None = None
     for _ in range(ROUNDS):
-        go_on()
         if not _promising(moments, path):
             return None
         path = fit(moments)
