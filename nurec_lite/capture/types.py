@@ -220,6 +220,10 @@ class Capture:
         """The moment of each image and sweep."""
         return moments_of(self.images, self.sweeps)
 
+    def __getstate__(self) -> dict[str, object]:
+        """A copy: `moments` may come while another thread pickles the capture."""
+        return dict(self.__dict__)
+
     def with_split(self, name: str) -> "Capture":
         """The capture with a split of SPLITS."""
         return replace(self, split=make_split(self, name))

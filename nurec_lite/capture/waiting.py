@@ -75,12 +75,12 @@ def _load_search() -> None:
     import scipy.ndimage
     import scipy.optimize
     import scipy.sparse.csgraph
-    import scipy.spatial  # which the search imports where it uses them
+    import scipy.spatial  # noqa: F401  where the search imports them, all others wait
 
     import nurec_lite.capture.tracking.found  # noqa: F401
 
 
 def _load_checks() -> None:
-    import scipy.spatial
+    import scipy.spatial  # noqa: F401
 
     import nurec_lite.capture.checks.trust  # noqa: F401

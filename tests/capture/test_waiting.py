@@ -4,6 +4,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from threading import get_ident
 from time import sleep
@@ -19,7 +20,7 @@ from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture
 from nurec_lite.capture.waiting import begin_helpers, searched
 from nurec_lite.config import DataConfig
-from nurec_lite.readers import open_capture
+from nurec_lite.readers import open_capture, read_capture
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +85,28 @@ def test_a_search_that_cannot_be_sent_is_made_here(street: Capture) -> None:
     here = os.getpid()
     assert searched(partial(lambda: os.getpid())) == here
     assert searched(partial(os.getpid)) == here, "no process waits any more"
+
+
+class Load:
+    """Gives the capture its moments while it is pickled, as another thread may."""
+
+    capture: Capture
+
+    def __call__(self) -> torch.Tensor:
+        return torch.zeros(4, 4, 3, dtype=torch.uint8)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        assert self.capture.moments.images
+        return Load, ()
+
+
+def test_a_capture_that_gets_its_moments_meanwhile_can_be_sent() -> None:
+    load, capture = Load(), read_capture(DataConfig(frames=[0, 2]))
+    load.capture = replace(capture, images=tuple(replace(frame, load=load) for frame in capture.images))
+    assert "moments" not in load.capture.__dict__
+    process, images = searched(partial(process_and_images, load.capture))
+    assert process != os.getpid() and images == len(capture.images)
+
+
+def process_and_images(capture: Capture) -> tuple[int, int]:
+    return os.getpid(), len(capture.images)
