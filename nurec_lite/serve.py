@@ -6,13 +6,16 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import logging
 import os
+import sys
 from dataclasses import fields
 from importlib import import_module
 from threading import Event
+from typing import NoReturn
 
 from nurec_lite import __version__
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.key_values import quoted
+from nurec_lite.base.progress import StopWish
 from nurec_lite.base.service_keys import ServiceKeys
 from nurec_lite.base.texts import host_and_port
 from nurec_lite.bounds import leaves
@@ -30,9 +33,11 @@ run; its name is the scene_id.
   python -m nurec_lite.serve runs/mine patterns=beams32.yaml              a lidar of your own (docs/sensors.md), lidar_type 100
   python -m nurec_lite.serve runs/mine host=0.0.0.0 tls_certificate=server.pem tls_key=key.pem
 
-Ctrl-C or SIGTERM ends it: requests in progress are answered first. Needs the packages grpcio and protobuf (extra `serve`).
+Ctrl-C or SIGTERM ends it: requests in progress are answered first, unless Ctrl-C comes again.
+Needs the packages grpcio and protobuf (extra `serve`).
 """
 _KEYS = {field.name for field in fields(ServiceKeys)}
+LOOK_S = 0.2  # seconds between two looks whether it should end
 log = logging.getLogger("nurec_lite")
 
 
@@ -57,18 +62,25 @@ def serve(
         _check_package(module, package)
     from nurec_lite.service.service import Service
 
-    with Service(config, arguments, __version__) as service:
+    service = Service(config, arguments, __version__)
+    with StopWish(_leave) as wish, service:
         _print_addresses(config, service.port, service.metrics_port)
-        try:
-            while not stop.wait(1.0) and not service.failed.is_set():
-                pass
-        except KeyboardInterrupt:
-            log.info("stopping: requests in progress get %g s", config.stop_seconds)
+        while not (stop.wait(LOOK_S) or service.failed.is_set() or wish.asked):
+            pass
+        if wish.asked:
+            log.info("stopping: requests in progress get %g s; Ctrl-C cuts them off", config.stop_seconds)
     print(f"stopped after {service.figures.requests()} requests", flush=True)
     if service.failed.is_set():
         raise UserError(
             "the GPU failed, so that no further request could be answered; see the log, and start the service again"
         )
+
+
+def _leave() -> NoReturn:
+    """Ends the process while threads still render: none of them can be interrupted, and none writes a file."""
+    print("error: interrupted; requests in progress were cut off", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(2)
 
 
 def _print_addresses(config: ServeConfig, port: int, metrics_port: int | None) -> None:

@@ -5,9 +5,10 @@ import atexit
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from nurec_lite.base.meter import Meter, rounded
 
@@ -65,12 +66,16 @@ class Bar:
         self.meter.close()
 
 
+def interrupted() -> NoReturn:
+    raise KeyboardInterrupt
+
+
 class StopWish:
     """Block that catches the first Ctrl-C (or SIGTERM, or SIGHUP) and sets `asked`, so that a loop ends between two steps; a
     second one interrupts at once. Only the main thread can listen; elsewhere `asked` stays False."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, interrupt: Callable[[], NoReturn] = interrupted) -> None:
+        self.asked, self._interrupt = False, interrupt
         self._asked_at = 0.0
         self._previous: dict[signal.Signals, Any] = {}
 
@@ -85,7 +90,7 @@ class StopWish:
         if not self.asked:
             self.asked, self._asked_at = True, time.monotonic()
         elif number == signal.SIGINT or time.monotonic() - self._asked_at > _PAIR_S:
-            raise KeyboardInterrupt
+            self._interrupt()
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,33 @@ def test_a_process_ends_by_sigterm_and_answers_what_it_began(run: Path) -> None:
             assert process.wait(60) == 0 and "stopped after 1 requests" in process.stdout.read()
         with pytest.raises(URLError):
             urlopen(figures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("again", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)], ids=["a wish", "a signal sent twice"]
+)
+def test_a_second_ctrl_c_ends_it_while_it_renders(again: signal.Signals, code: int, run: Path) -> None:
+    """A thread that renders cannot be interrupted, and the process crashed behind it. timeout(1) sends SIGTERM twice for one wish."""
+    line = [sys.executable, "-m", "nurec_lite.serve", str(run), "port=0", "device=cpu", "stop_seconds=600"]
+    pixels = 4000 if code else 400
+    with subprocess.Popen(
+        line, cwd=PACKAGE.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None and process.stderr is not None
+        said = iter(process.stdout)
+        port = next(found[1] for text in said if (found := re.search(r"serving on 127\.0\.0\.1:(\d+)", text)))
+        with Sensorsim(f"127.0.0.1:{port}") as client, ThreadPoolExecutor(1) as pool:
+            assert client.render_rgb(image_request()).image_bytes
+            waiting = pool.submit(client.render_rgb, image_request(resolution_h=pixels, resolution_w=pixels))
+            time.sleep(0.5)
+            process.send_signal(again)
+            assert code == 0 or "stopping: requests in progress get 600 s" in next(said)
+            process.send_signal(again)
+            assert process.wait(60) == code
+            assert (waiting.exception() is None) == (code == 0)
+        assert code == 0 or process.stderr.read() == "error: interrupted; requests in progress were cut off\n"
 
 
 @pytest.mark.parametrize(
