@@ -19,7 +19,7 @@ def begin_device(
     ordinal = ordinal_of(command)
     if ordinal is None:
         return None
-    thread = Thread(target=_make_context, args=(ordinal,), daemon=True, name="early device")
+    thread = Thread(target=_make_context, args=(ordinal,), name="early device")  # an exit meanwhile would crash
     thread.start()
     return thread
 

@@ -12,7 +12,7 @@ REST = "libtorch_python.so"  # which needs all others
 
 
 def begin_libraries() -> Thread:
-    thread = Thread(target=_load, daemon=True, name="early libraries")
+    thread = Thread(target=_load, name="early libraries")  # an exit in the midst of loading would crash
     thread.start()
     return thread
 

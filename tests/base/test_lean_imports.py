@@ -6,6 +6,8 @@ import inspect
 import subprocess
 import sys
 
+import pytest
+
 from nurec_lite.base.lean_imports import begin_imports, end_imports
 
 LEAN = """
@@ -51,3 +53,10 @@ def test_modules_of_frames_are_those_that_inspect_finds() -> None:
 
 def test_the_compilers_parts_of_torch_come_when_they_are_used() -> None:
     subprocess.run([sys.executable, "-c", LEAN], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2])
+def test_a_command_that_ends_while_libraries_load_ends_cleanly(seconds: float) -> None:
+    text = f"import time\nfrom nurec_lite.base.early_libraries import begin_libraries\nbegin_libraries()\ntime.sleep({seconds})\nexit(2)"
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (2, "")
