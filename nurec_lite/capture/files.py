@@ -5,6 +5,7 @@ import math
 import os
 import re
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 
 from nurec_lite.base.texts import read_bounded
@@ -16,6 +17,7 @@ MAX_BYTES = (
 PIECES, PIECE = 4, 1 << 12  # that a mark reads of a file, and their bytes
 LARGEST_TEXT = 1 << 25  # bytes of a text
 MOST_LINES = 100_000  # of a table: three hours at 10 Hz
+PICTURES = (".png", ".jpg", ".jpeg")
 LONGEST_LINE = 4096  # characters
 _BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines breaks
 _QUOTED = 60  # characters of a file that a message repeats at most
@@ -100,16 +102,31 @@ def has_folder(path: Path, remedy: str = "restore it") -> bool:
     return False
 
 
+def numbered_images(
+    folder: Path,
+    usual: str,  # pattern of the data set's own images, for messages
+    remedy: str,
+) -> dict[int, Path]:  # frame number -> file, in the order of the numbers
+    """Returns images of a data set, also where they were encoded anew or renamed by another system."""
+    return numbered_files(folder, usual, remedy, PICTURES)
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file that no one hides is called an image."""
+    return path.suffix.lower() in PICTURES and not path.name.startswith(".")
+
+
 def numbered_files(
     folder: Path,
     pattern: str,
     remedy: str = "restore the folder",
+    endings: Collection[str] = (),  # in lower case, instead of those of the pattern
 ) -> dict[int, Path]:  # frame number -> file, in the order of the numbers
     if not os.path.isdir(folder):
         raise CaptureError(f"{folder} is no folder; {remedy}")
     files: dict[int, Path] = {}
-    for path in sorted(folder.glob(pattern)):
-        if not re.fullmatch("[0-9]+", path.stem):
+    for path in sorted(folder.glob("*" if endings else pattern)):
+        if not re.fullmatch("[0-9]+", path.stem) or (endings and path.suffix.lower() not in endings):
             continue
         other = files.setdefault(int(path.stem), path)
         if other != path:

@@ -6,6 +6,7 @@ The rig is Argoverse's vehicle frame: x forward, y left, z up, at the rear axle.
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,12 +93,12 @@ def poses_of(table: Table, path: Path) -> Tensor:  # [n, 4, 4]
 def stamped_files(
     log: Log,
     folder: Path,
-    suffix: str,
+    fits: Callable[[Path], bool],  # whether a file is one of the sensor's
 ) -> dict[int, Path]:  # by nanoseconds, in time order
     """Files of one sensor; none where the folder is missing."""
     if not has_folder(folder):
         return {}
-    found = {int(p.stem): p for p in folder.glob(f"*{suffix}") if re.fullmatch(r"[0-9]{1,18}", p.stem)}
+    found = {int(p.stem): p for p in sorted(folder.iterdir()) if fits(p) and re.fullmatch(r"[0-9]{1,18}", p.stem)}
     files = dict(sorted(found.items()))
     for stamp in (min(files), max(files)) if files else ():
         if not log.path.reaches(torch.tensor([log.seconds(stamp)])):

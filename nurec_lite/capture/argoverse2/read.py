@@ -19,7 +19,7 @@ from nurec_lite.capture.arrow.library import REMEDY, check_once
 from nurec_lite.capture.check import without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
-from nurec_lite.capture.files import has_folder, short
+from nurec_lite.capture.files import has_folder, is_picture, short
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame
 from nurec_lite.geometry.camera import Camera
@@ -44,7 +44,7 @@ def read_argoverse2(
 ) -> Capture:
     log = open_log(find_log(root, drive))
     known = _cameras(log)
-    images = {name: stamped_files(log, log.folder / "sensors/cameras" / name, ".jpg") for name in known}
+    images = {name: stamped_files(log, log.folder / "sensors/cameras" / name, is_picture) for name in known}
     there = [name for name in (*ORDER, *known) if images.get(name)]
     _check_described(log, known)
     names = chosen_sensors("data.cameras", cameras, there, log.folder)
@@ -52,7 +52,7 @@ def read_argoverse2(
         names = tuple(name for name in names if name in ORDER)
     files = {
         stamp: SweepFile(path, log.seconds(stamp), log.path)
-        for stamp, path in stamped_files(log, log.folder / "sensors/lidar", ".feather").items()
+        for stamp, path in stamped_files(log, log.folder / "sensors/lidar", is_feather).items()
     }
     mounted = [name for name in LASERS if name in log.mountings]
     if files and not mounted:
@@ -76,11 +76,15 @@ def read_argoverse2(
     return without_unseen_tracks(capture)
 
 
+def is_feather(path: Path) -> bool:
+    return path.suffix == ".feather"
+
+
 def _check_described(log: Log, known: Container[str]) -> None:
     """Refuses images of a camera without intrinsics."""
     folder = log.folder / "sensors/cameras"
     for name in sorted(path.name for path in folder.iterdir()) if has_folder(folder) else ():
-        if name not in known and stamped_files(log, folder / name, ".jpg"):
+        if name not in known and not name.startswith(".") and stamped_files(log, folder / name, is_picture):
             raise CaptureError(f"{log.folder / 'calibration/intrinsics.feather'} has no row of {short(name)}; {REMEDY}")
 
 

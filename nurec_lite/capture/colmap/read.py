@@ -117,7 +117,12 @@ def _find(root: Path, drive: str | None) -> Path:
     places = [
         root,
         root / "sparse",
-        *(path for top in (root, root / "sparse") if top.is_dir() for path in sorted(top.iterdir())),
+        *(
+            path
+            for top in (root, root / "sparse", root / "colmap/sparse")
+            if top.is_dir()
+            for path in sorted(top.iterdir())
+        ),
     ]
     known = {path.name: path for path in places if table_of(path, "cameras") and table_of(path, "images")}
     if not known:
@@ -132,7 +137,9 @@ def _find(root: Path, drive: str | None) -> Path:
 
 
 def _images_folder(root: Path, folder: Path) -> Path:
-    places = [place / IMAGES for place in (root, folder, folder.parent, folder.parent.parent)]
+    places = [
+        place / IMAGES for place in (root, folder, folder.parent, folder.parent.parent, folder.parent.parent.parent)
+    ]
     return next((place for place in places if place.is_dir()), places[0])
 
 

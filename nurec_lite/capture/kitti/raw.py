@@ -133,17 +133,21 @@ def find_drive(root: Path, date: str | None, drive: str | int | None) -> Path:
     if not os.path.isdir(root):
         problem = "is no folder" if os.path.lexists(root) else "does not exist"
         raise CaptureError(f"{root} {problem}; data.root must be the folder that holds the dates of KITTI raw")
+    if found := re.fullmatch(r"([0-9]{4}_[0-9]{2}_[0-9]{2})_drive_([0-9]{1,9})(_sync)?", str(drive)):  # the whole name
+        date, drive = date or found[1], found[2]
     day, number = _date(date), _drive_number(drive)
-    pattern = f"{day}/{day}_drive_{number}_sync"
-    found = sorted(path for path in root.glob(pattern) if os.path.isdir(path))
-    if not found:
+    name = f"{day}_drive_{number}_sync"
+    pattern, whole = f"{day}/{name}", root.absolute()
+    below = (path for form in (pattern, name) for path in root.glob(form))  # root may be a date, or the drive itself
+    drives = [whole] if whole.match(name) else sorted(path for path in below if os.path.isdir(path))
+    if not drives:
         raise CaptureError(
             f"{root} holds no folder {pattern}; data.root must be the folder that holds the dates of KITTI raw"
         )
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found[:4]) + (", ..." if len(found) > 4 else "")
-        raise CaptureError(f"{root} holds {len(found)} drives ({names}); choose by data.date and data.drive")
-    return found[0]
+    if len(drives) > 1:
+        names = ", ".join(path.name for path in drives[:4]) + (", ..." if len(drives) > 4 else "")
+        raise CaptureError(f"{root} holds {len(drives)} drives ({names}); choose by data.date and data.drive")
+    return drives[0]
 
 
 def _date(date: str | None) -> str:  # a pattern

@@ -19,7 +19,7 @@ from nurec_lite.capture.choice import chosen_drive
 from nurec_lite.capture.files import natural, numbers, read_lines, short
 from nurec_lite.capture.kitti.calibration import is_rotation
 from nurec_lite.capture.kitti.poses import FARTHEST, SECOND, read_times
-from nurec_lite.capture.kitti360.calibration import CAMERAS, Calibration, checked_pose, open_calibration
+from nurec_lite.capture.kitti360.calibration import CAMERAS, FISHEYE, Calibration, checked_pose, open_calibration
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import invert
@@ -64,14 +64,21 @@ def open_drive(
 ) -> Drive:
     folder = find_drive(root, name)
     calibration = open_calibration(root / "calibration")
-    times = read_times(folder / CAMERAS[0] / "timestamps.txt")
+    stamps = _stamps_of_poses(folder)
+    times = read_times(stamps)
     known = np.flatnonzero(~np.isnat(times))
     if not len(known):
-        raise CaptureError(f"{folder / CAMERAS[0] / 'timestamps.txt'} holds no time; {RESTORE}")
+        raise CaptureError(f"{stamps} holds no time; {RESTORE}")
     start = times[known[0]]
     frames, poses = _poses(root / POSES / folder.name / "cam0_to_world.txt", calibration)
     frames, path = _path((times - start) / SECOND, frames, poses)
     return Drive(root, folder.name, calibration, start, path, frames)
+
+
+def _stamps_of_poses(folder: Path) -> Path:
+    """Returns the times of camera 0, or those of another camera where camera 0 is not downloaded: all are triggered together."""
+    paths = [folder / name / "timestamps.txt" for name in (*CAMERAS, *FISHEYE)]
+    return next((path for path in paths if os.path.lexists(path)), paths[0])
 
 
 def find_drive(root: Path, name: str | None) -> Path:

@@ -16,7 +16,7 @@ from torch import Tensor
 from nurec_lite.capture.boxes import repeated_boxes
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
-from nurec_lite.capture.files import has_folder, numbered_files
+from nurec_lite.capture.files import has_folder, numbered_files, numbered_images
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.raw import LIDAR, MAX_RANGE
 from nurec_lite.capture.kitti.scan import Scan
@@ -50,7 +50,7 @@ def read_kitti360(
     root: Path,  # the folder that holds calibration, data_2d_raw, data_3d_raw and data_poses
     *,
     drive: str | None = None,  # its name, its number, or its place
-    cameras: tuple[str, ...] | None = None,  # None: both perspective ones
+    cameras: tuple[str, ...] | None = None,  # None: the perspective ones that are there, or else the fisheyes
     lidars: tuple[str, ...] | None = None,
     downscale: int = 1,
 ) -> Capture:
@@ -79,11 +79,10 @@ def read_kitti360(
 
 
 def _cameras(drive: Drive, asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    names = (
-        CAMERAS if asked is None else (*CAMERAS, *(name for name in FISHEYE if name in drive.calibration.T_pose_cam))
-    )
-    there = [name for name in names if has_folder(drive.root / IMAGES / drive.name / name)]
-    return chosen_sensors("data.cameras", asked, there, drive.name)
+    known = (*CAMERAS, *(name for name in FISHEYE if name in drive.calibration.T_pose_cam))
+    there = [name for name in known if has_folder(drive.root / IMAGES / drive.name / name / _folder(name))]
+    usual = [name for name in there if name in CAMERAS] or there
+    return chosen_sensors("data.cameras", asked, usual if asked is None else there, drive.name)
 
 
 # ---- images
@@ -91,7 +90,7 @@ def _cameras(drive: Drive, asked: tuple[str, ...] | None) -> tuple[str, ...]:
 
 def _images(drive: Drive, camera: Camera, downscale: int) -> list[ImageFrame]:
     folder = drive.root / IMAGES / drive.name / camera.name
-    files = numbered_files(folder / _folder(camera.name), "*.png", _REMEDY)
+    files = numbered_images(folder / _folder(camera.name), "*.png", _REMEDY)
     size = (camera.width, camera.height)
     times = _times(drive, folder, list(files))
     posed = drive.posed(times, times)
@@ -175,7 +174,7 @@ def _doubts(
 ) -> list[Doubt]:
     found = [Doubt(LIDAR, False, note) for note in (() if sweeps is None else sweeps.scan.notes)]
     there = sum(
-        len(numbered_files(drive.root / IMAGES / drive.name / name / _folder(name), "*.png", _REMEDY))
+        len(numbered_images(drive.root / IMAGES / drive.name / name / _folder(name), "*.png", _REMEDY))
         for name in cameras
     )
     lost = there - len(images) + (0 if sweeps is None else sweeps.left_out)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
-from nurec_lite.capture.files import has_folder, numbered_files
+from nurec_lite.capture.files import has_folder, numbered_images
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.pandaset import front
 from nurec_lite.capture.pandaset.boxes import read_tracks
@@ -113,7 +113,7 @@ def _camera(sequence: Sequence, name: str) -> Camera:
 def _images(sequence: Sequence, name: str, downscale: int) -> list[ImageFrame]:
     folder = sequence.folder / "camera" / name
     stamps = stamps_of(folder / "timestamps.json") - sequence.start
-    files = numbered_files(folder, "*.jpg", "restore the folder, or choose other cameras by data.cameras")
+    files = numbered_images(folder, "*.jpg", "restore the folder, or choose other cameras by data.cameras")
     _check_numbers(files, len(stamps), folder / "timestamps.json")
     loads = [ImageFile(path, (WIDTH, HEIGHT), downscale, "intrinsics.json") for path in files.values()]
     loads[0].check()

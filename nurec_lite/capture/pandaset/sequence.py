@@ -37,6 +37,7 @@ class Sequence:
     path: Trajectory  # of the rig, seconds since the start
     ends: Tensor  # [n] seconds: ends of the revolutions
     mountings: dict[str, Tensor]  # T_rig_sensor [4, 4]
+    leading: str  # the camera whose poses give the path
 
 
 def find_sequence(
@@ -72,25 +73,32 @@ def open_sequence(
 ) -> Sequence:
     calibration = _calibration_file(folder)
     known = _entries(calibration)
-    mountings = {name: _mounting(known, name, calibration) for name in {FRONT, *sensors}}
+    leading = _leading(folder)
+    mountings = {name: _mounting(known, name, calibration) for name in {leading, *sensors}}
     ends = stamps_of(folder / "lidar/timestamps.json")
     start = float(ends[0]) - TURN
-    front = folder / "camera" / FRONT
+    front = folder / "camera" / leading
     times, poses = stamps_of(front / "timestamps.json"), _poses(front / "poses.json")
     if len(times) != len(poses):
         raise CaptureError(
             f"{front / 'poses.json'} has {len(poses)} poses, but timestamps.json next to it {len(times)} times; restore both"
         )
-    path = Trajectory(times - start, poses @ invert(mountings[FRONT]))
-    sequence = Sequence(folder, start, path, ends - start, mountings)
+    path = Trajectory(times - start, poses @ invert(mountings[leading]))
+    sequence = Sequence(folder, start, path, ends - start, mountings, leading)
     check_posed(sequence, sequence.ends, folder / "lidar/timestamps.json")
     return sequence
+
+
+def _leading(folder: Path) -> str:
+    """Returns the front camera, or, where it is not there, another one: poses of all cameras agree within 2 cm."""
+    there = cameras_of(folder)
+    return FRONT if FRONT in there or not there else there[0]
 
 
 def check_posed(sequence: Sequence, times: Tensor, path: Path) -> None:  # [n] seconds
     if not sequence.path.reaches(times):
         raise CaptureError(
-            f"{path} has other times than the poses of {FRONT}; restore the poses and times of this sequence"
+            f"{path} has other times than the poses of {sequence.leading}; restore the poses and times of this sequence"
         )
 
 

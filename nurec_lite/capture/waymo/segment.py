@@ -85,7 +85,7 @@ def _find(root: Path, drive: str | None) -> tuple[Path, str]:
         raise CaptureError(f"{root} {problem}; data.root must be the folder that holds camera_image, lidar and so on")
     places = [root, *(path for path in sorted(root.iterdir()) if path.is_dir())]
     parts = [place / part for place in places for part in ("camera_image", "lidar") if has_folder(place / part)]
-    known = {path.stem: path for part in parts for path in sorted(part.glob("*.parquet"))}
+    known = {path.stem: path for part in parts for path in sorted(part.glob("[!.]*.parquet"))}
     if not known:
         raise CaptureError(
             f"{root} holds no segment of Waymo's version 2, parquet files in camera_image or lidar; correct data.root"

@@ -152,8 +152,8 @@ def test_root(root: Path) -> None:
         (root / ("x" * 5000), r" does not exist; data\.root must be"),
         (root / DRIVE / PNG, r"0000000000\.png is no folder; data\.root must be the folder that holds the dates"),
         (
-            root / DRIVE,
-            r"_sync holds no folder \*/\*_drive_\*_sync; data\.root must be the folder that holds the dates",
+            root / DRIVE / "oxts",
+            r"oxts holds no folder \*/\*_drive_\*_sync; data\.root must be the folder that holds the dates",
         ),
     ):
         with pytest.raises(CaptureError, match=message):

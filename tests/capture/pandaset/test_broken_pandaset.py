@@ -94,7 +94,6 @@ FLAWS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "calibration of 5000 digits": (YAML, text(f"a: 1{5000 * '0'}"), "is no YAML"),
     "calibration that refers to itself": (YAML, text("a: &b [1]\nc: *b"), "uses an alias (*name)"),
     "calibration is no YAML": (YAML, text("a: [1"), "is no YAML"),
-    "no front camera": (FRONT, shutil.rmtree, "front_camera/timestamps.json cannot be read"),
     "fewer poses": (f"{FRONT}/poses.json", value(shorter), "has 2 poses, but timestamps.json next to it 3 times"),
     "a pose without a rotation": (f"{FRONT}/poses.json", value(unturned), "must be a list of poses"),
     "times that fall": (SWEEPS, value(lambda v: v[::-1]), "must hold rising times"),
