@@ -19,7 +19,7 @@ _RIGID = 1e-3  # largest error of a rotation's rows in length and angle
 def poses_from(
     given: Any,  # [4, 4] or [B, 4, 4]
     name: str,  # of the argument
-) -> Tensor:  # as it is shaped, float64 on the host
+) -> Tensor:  # [4, 4] or [B, 4, 4] as it is given, float64 on the host
     """Returns poses as they are given; ConfigError unless all are rigid motions."""
     pose = _numbers(given, name)
     if pose.ndim not in (2, 3) or pose.shape[-2:] != (4, 4):
@@ -41,7 +41,7 @@ def times_from(
     given: Any,  # [] or [B]
     span: tuple[float, float],  # seconds that the drive lasts from and to
     edge: float,  # seconds that a time may lie outside
-) -> Tensor:  # as it is shaped, float64 on the host
+) -> Tensor:  # [] or [B] as it is given, float64 on the host
     """Returns times as they are given; ConfigError for a time outside of the drive."""
     whole = f"the drive spans {span[0]:z.3f} to {span[1]:z.3f} s"
     if given is None:

@@ -131,7 +131,7 @@ def _place(pose: Tensor) -> str:
 
 def apart(
     was: Tensor,  # [n, 3 or 4, 4]
-    now: Tensor,
+    now: Tensor,  # [n, 3 or 4, 4]
 ) -> tuple[Tensor, Tensor]:  # [n] metres, [n] radians
     moves = (was[:, :3, 3] - now[:, :3, 3]).norm(dim=1)
     chords = (was[:, :3, :3] - now[:, :3, :3]).flatten(1).norm(dim=1)  # 2 sqrt(2) sin(angle / 2)

@@ -45,8 +45,8 @@ def flip(
 
 
 def mean_flip(
-    rendered: Tensor,
-    target: Tensor,
+    rendered: Tensor,  # [H, W, 3] 0 to 1
+    target: Tensor,  # [H, W, 3] 0 to 1
     mask: Tensor | None = None,  # [H, W] bool, pixels that do not count
 ) -> Tensor:  # []
     return seen_mean(flip(rendered, target), mask)

@@ -306,7 +306,7 @@ def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) 
 
 
 def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[ImageFrame]) -> Iterator[Tensor]:
-    """Images of each frame, as its camera shows them, on the host."""
+    """Images [H, W, 3] of each frame, as its camera shows them, on the host."""
     scene = completed(scene, capture)
     views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
     for frame, _, image in render_views_in_batches(stages, scene, views):

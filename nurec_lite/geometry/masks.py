@@ -25,7 +25,7 @@ def reduced(
 def mask_on(
     mask: Tensor,  # [H, W] bool
     device: torch.device,
-) -> Tensor:
+) -> Tensor:  # [H, W] bool
     return upload(mask, device)
 
 

@@ -158,7 +158,7 @@ class Motion(NamedTuple):
 
 def motion_between(
     T0: Tensor,  # [..., 4, 4]
-    T1: Tensor,  # same
+    T1: Tensor,  # [..., 4, 4]
 ) -> Motion:
     t0, t1 = T0[..., :3, 3], T1[..., :3, 3]
     q0, q1 = matrix_to_quat(torch.stack([T0[..., :3, :3], T1[..., :3, :3]])).unbind(0)
@@ -167,7 +167,7 @@ def motion_between(
 
 def interpolate_between(
     T0: Tensor,  # [4, 4] or [..., 4, 4]
-    T1: Tensor,  # same
+    T1: Tensor,  # [4, 4] or [..., 4, 4]
     fraction: Tensor,  # [...]; outside 0..1 the motion goes on at constant velocity
 ) -> tuple[Tensor, Tensor]:  # quaternion [..., 4], translation [..., 3]
     """Pose between two poses: lerp of the translation, slerp of the rotation."""

@@ -31,7 +31,7 @@ class NovelSensor:
         self,
         time: float,  # seconds, of the middle
         T_world_rig_start: Tensor,  # [4, 4]
-        T_world_rig_end: Tensor,
+        T_world_rig_end: Tensor,  # [4, 4]
         index: int = 0,
     ) -> ImageFrame | SweepFrame:
         """An exposure or a revolution that no sensor captured."""

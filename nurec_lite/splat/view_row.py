@@ -24,7 +24,7 @@ class Posed(Protocol):
     @property
     def T_world_sensor_start(self) -> Tensor: ...  # [4, 4]  # noqa: N802 as the field is called
     @property
-    def T_world_sensor_end(self) -> Tensor: ...  # noqa: N802
+    def T_world_sensor_end(self) -> Tensor: ...  # [4, 4]  # noqa: N802
     @property
     def time_start(self) -> float: ...  # seconds
     @property

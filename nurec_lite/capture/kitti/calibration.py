@@ -76,7 +76,7 @@ def check_lever(
     path: Path,
     key: str,
     t: Tensor,  # [3] metres
-) -> Tensor:
+) -> Tensor:  # [3]
     if not t.norm() <= MAX_LEVER:
         raise CaptureError(f"{path}: '{key}' puts a sensor {t.norm():.3g} m away from the others; {RESTORE}")
     return t

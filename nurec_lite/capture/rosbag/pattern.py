@@ -64,7 +64,7 @@ class Pattern:
 
 
 def sensor_of(pattern: Pattern, name: str, T_rig_lidar: Tensor, least_range: float) -> Lidar:
-    """The lidar with this pattern at its place on the rig; its range covers all points, in tens of metres."""
+    """The lidar with this pattern at its place [4, 4] on the rig; its range covers all points, in tens of metres."""
     scan, farthest = pattern.scan, max(least_range, 10 * round(0.1 * pattern.farthest + 0.5))
     if pattern.free is not None:
         return replace(pattern.free, name=name, T_rig_lidar=T_rig_lidar, max_range=farthest)

@@ -22,7 +22,7 @@ def bonnet_mask(
 def with_bonnet(
     picture: Tensor,  # [H, W, 3] linear
     share: float,
-) -> Tensor:
+) -> Tensor:  # [H, W, 3]
     """The picture with the bonnet in front."""
     height, width, _ = picture.shape
     below = _below(height, width, share, picture.device)

@@ -71,7 +71,7 @@ def _lidar(config: SimulationConfig) -> Lidar:
 
 
 def frame_span(config: SimulationConfig, index: int, length_s: float) -> tuple[float, float, Tensor, Tensor]:
-    """Start, end, and the rig's poses then, of a frame with the trigger in its middle."""
+    """Start and end in seconds, and the rig's poses [4, 4] then, of a frame with the trigger in its middle."""
     trigger = (index + 0.5) / config.rate_hz
     times = torch.tensor([trigger - length_s / 2, trigger + length_s / 2], dtype=torch.float64)
     position, (roll, pitch, yaw) = ego_pose(config, times)[0], ego_pose(config, times)[1].unbind(-1)
