@@ -42,7 +42,7 @@ def take_checker() -> Helper | None:
     return _waiting.pop(CHECKER, None)
 
 
-def searched(
+def search_apart(
     search: "partial[R]",  # is pickled
 ) -> R:
     """The result of a search of the capture, by the process if one waits."""

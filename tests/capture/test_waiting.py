@@ -18,7 +18,7 @@ from nurec_lite.capture.checks.begun import begin_checks
 from nurec_lite.capture.tracking.found import find_tracks
 from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture
-from nurec_lite.capture.waiting import begin_helpers, searched
+from nurec_lite.capture.waiting import begin_helpers, search_apart
 from nurec_lite.config import DataConfig
 from nurec_lite.readers import open_capture, read_capture
 
@@ -64,12 +64,12 @@ def test_tracks_of_another_process_are_those_of_this_one(street: Capture) -> Non
 
 
 def test_a_search_uses_threads_of_its_own_process() -> None:
-    process, workers, threads = searched(partial(threads_of_a_pool))
+    process, workers, threads = search_apart(partial(threads_of_a_pool))
     assert process != os.getpid() and (workers, threads) == (3, 1)
 
 
 def test_a_process_that_dies_costs_neither_search_nor_checks(street: Capture) -> None:
-    assert searched(partial(failing, os.getpid())) == 7
+    assert search_apart(partial(failing, os.getpid())) == 7
     assert begin_checks(street, "street", False, apart=True).doubts() == []
 
 
@@ -83,8 +83,8 @@ def test_a_drive_with_tracks_needs_no_search(street: Capture) -> None:
 
 def test_a_search_that_cannot_be_sent_is_made_here(street: Capture) -> None:
     here = os.getpid()
-    assert searched(partial(lambda: os.getpid())) == here
-    assert searched(partial(os.getpid)) == here, "no process waits any more"
+    assert search_apart(partial(lambda: os.getpid())) == here
+    assert search_apart(partial(os.getpid)) == here, "no process waits any more"
 
 
 class Load:
@@ -104,7 +104,7 @@ def test_a_capture_that_gets_its_moments_meanwhile_can_be_sent() -> None:
     load, capture = Load(), read_capture(DataConfig(frames=[0, 2]))
     load.capture = replace(capture, images=tuple(replace(frame, load=load) for frame in capture.images))
     assert "moments" not in load.capture.__dict__
-    process, images = searched(partial(process_and_images, load.capture))
+    process, images = search_apart(partial(process_and_images, load.capture))
     assert process != os.getpid() and images == len(capture.images)
 
 

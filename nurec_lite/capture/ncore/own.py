@@ -3,7 +3,19 @@
 and the reader looks for. Other programs leave it alone."""
 
 from nurec_lite.capture.ncore.fields import LATEST_US
-from nurec_lite.capture.pack.check import DOUBT, LIDAR, MOST_FRAMES, array, many, name, number, one_of, record, whole
+from nurec_lite.capture.pack.check import (
+    DOUBT,
+    LIDAR,
+    MOST_FRAMES,
+    array,
+    flag,
+    many,
+    name,
+    number,
+    one_of,
+    record,
+    whole,
+)
 from nurec_lite.capture.types import CHOSEN
 
 KEY = "nurec_lite"  # among generic_meta_data
@@ -13,5 +25,6 @@ VERSION = 1
 SEQUENCE = record(
     version=whole(VERSION, VERSION), name=name, zero_us=whole(0, LATEST_US), origin=array(3), margin=number,
     cameras=many(name), lidars=many(LIDAR), doubts=many(DOUBT), poses=one_of(None, CHOSEN),
+    optional={"searched": flag},
 )  # fmt: skip
 FRAME = record(index=whole(0, MOST_FRAMES), start_us=whole(0, LATEST_US), end_us=whole(0, LATEST_US))

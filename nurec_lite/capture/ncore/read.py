@@ -71,6 +71,7 @@ def read_ncore(
             *_beyond(parts, images, names),
         ),
         poses_from=(own and own["poses"]) or GIVEN,
+        searched=(own or {}).get("searched", False),
     )
 
 

@@ -125,6 +125,7 @@ def _own(capture: Capture, clock: Clock) -> dict[str, Any]:
         "cameras": [camera.name for camera in capture.cameras], "lidars": [plain_lidar(lidar) for lidar in capture.lidars],
         "doubts": [_plain(doubt) for doubt in capture.doubts],
         "poses": CHOSEN if capture.poses_from in (CHOSEN, ESTIMATED) else None,
+        **({"searched": True} if capture.searched else {}),
     }  # fmt: skip
     try:
         SEQUENCE(own, KEY)  # so that every written sequence can be read

@@ -210,8 +210,8 @@ ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
 CAPTURE = record(
     format=one_of(FORMAT), version=whole(VERSION, VERSION), name=name, split=one_of(None, *SPLITS),
     cameras=many(camera), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
-    # older packs do not state their encoding and how their poses are known, and packs of right drives hold no doubts
-    optional={"image_encoding": ENCODING, "doubts": many(DOUBT), "poses": one_of(CHOSEN)},
+    # older packs do not state their encoding, how their poses are known and whether tracks were searched; right drives have no doubts
+    optional={"image_encoding": ENCODING, "doubts": many(DOUBT), "poses": one_of(CHOSEN), "searched": flag},
 )  # fmt: skip
 
 

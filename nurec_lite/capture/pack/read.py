@@ -224,6 +224,7 @@ def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], down
         tracks=_tracks(index["tracks"]),
         doubts=tuple(Doubt(**row) for row in index.get("doubts", ())),
         poses_from=index.get("poses", GIVEN),
+        searched=index.get("searched", False),
     )
 
 

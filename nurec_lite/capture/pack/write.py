@@ -106,6 +106,7 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
         "tracks": _plain(capture.tracks),
         **({"doubts": [_plain(doubt) for doubt in capture.doubts]} if capture.doubts else {}),
         **({"poses": CHOSEN} if capture.poses_from in (CHOSEN, ESTIMATED) else {}),
+        **({"searched": True} if capture.searched else {}),
     }
     data = json.dumps(index).encode()
     try:

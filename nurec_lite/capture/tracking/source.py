@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from nurec_lite.capture.types import Capture, CaptureError
-from nurec_lite.capture.waiting import searched
+from nurec_lite.capture.waiting import search_apart
 from nurec_lite.geometry.tracks import Tracks
 
 
@@ -18,8 +18,8 @@ def with_tracks(
 ) -> Capture:
     """`auto` takes the labels. Where they are of a part of the drive only, or absent, the sweeps complete them."""
     if source == "none":
-        return replace(capture, tracks=Tracks.empty())
-    if source == "capture" or (source == "auto" and len(capture.tracks) and not capture.part_labelled):
+        return replace(capture, tracks=Tracks.empty(), searched=False)
+    if source == "capture" or (source == "auto" and _complete(capture)):
         return capture
     from nurec_lite.capture.tracking.completed import completed, completed_as  # a start with labels goes without them
 
@@ -30,4 +30,8 @@ def with_tracks(
         return replace(capture, tracks=completed_as(labels, known.to("cpu", torch.float64)))
     from nurec_lite.capture.tracking.found import find_tracks
 
-    return replace(capture, tracks=completed(labels, searched(partial(find_tracks, capture))))
+    return replace(capture, tracks=completed(labels, search_apart(partial(find_tracks, capture))), searched=True)
+
+
+def _complete(capture: Capture) -> bool:
+    return capture.searched or (len(capture.tracks) > 0 and not capture.part_labelled)

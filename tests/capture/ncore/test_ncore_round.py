@@ -201,7 +201,7 @@ def test_a_drive_far_away_and_before_time_0(tmp_path: Path) -> None:
     """Poses come back in the user's world, and times as they were."""
     far = recentred(tiny_capture(), (-4.5e5, -5.4e6, 100.0))
     early = replace(
-        far, split=None, doubts=(Doubt("x", False, "Something.", "do it"),), sweeps=(), lidars=(),
+        far, split=None, searched=True, doubts=(Doubt("x", False, "Something.", "do it"),), sweeps=(), lidars=(),
         images=tuple(replace(f, time_start=f.time_start - 3.25, time_end=f.time_end - 3.25) for f in far.images),
         tracks=replace(far.tracks, times=far.tracks.times - 3.25),
     )  # fmt: skip
@@ -211,7 +211,7 @@ def test_a_drive_far_away_and_before_time_0(tmp_path: Path) -> None:
         assert abs(a.time_start - b.time_start) < US
         torch.testing.assert_close(b.T_world_rig_start, a.T_world_rig_start, atol=1e-8, rtol=0)
     torch.testing.assert_close(back.tracks.translations, early.tracks.translations.double(), atol=1e-8, rtol=0)
-    assert back.doubts == early.doubts and in_users_world(back).origin == (0.0, 0.0, 0.0)
+    assert back.doubts == early.doubts and back.searched and in_users_world(back).origin == (0.0, 0.0, 0.0)
 
 
 def test_files_of_the_source_go_in_as_they_are(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,9 @@ def test_downscale_to_nothing(packed: tuple[Capture, Path]) -> None:
         CaptureError, match=r"data\.downscale is 9, but back has 8x9 pixels; choose a factor from 1 to 8"
     ):
         read_pack(packed[1], downscale=9)
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_a_pack_knows_whether_tracks_were_searched(searched: bool, tmp_path: Path) -> None:
+    write_pack(replace(make_capture(), searched=searched), tmp_path / "one.pack")
+    assert read_pack(tmp_path / "one.pack").searched is searched

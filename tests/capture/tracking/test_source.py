@@ -49,6 +49,15 @@ def test_without_labels_the_sweeps_give_all_tracks(labelled: Capture) -> None:
     assert with_tracks(replace(labelled, tracks=Tracks.empty()), "auto").tracks.ids == ("found-1", "found-2")
 
 
+def test_a_search_that_found_nothing_is_not_made_again(labelled: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "find_tracks", lambda _: Tracks.empty())
+    found = with_tracks(replace(labelled, tracks=Tracks.empty()), "auto")
+    assert found.searched and len(found.tracks) == 0
+    monkeypatch.delattr(search, "find_tracks")
+    assert with_tracks(found, "auto") is found
+    assert not with_tracks(found, "none").searched, "a pack of it is searched"
+
+
 def test_tracks_of_a_scene_are_not_searched_again(labelled: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     part = replace(labelled, part_labelled=True)
     known = with_tracks(part, "auto").tracks
