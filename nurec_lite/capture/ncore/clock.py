@@ -32,6 +32,9 @@ class Clock:
     def seconds(self, stamp: int) -> float:
         return (stamp - self.zero) * 1e-6
 
+    def all_seconds(self, stamps: Tensor) -> Tensor:  # [n] int64 microseconds -> [n] seconds
+        return torch.tensor([self.seconds(t) for t in stamps.tolist()], dtype=torch.float64)
+
 
 def clock_of(capture: Capture) -> Clock:
     """Clock that covers all frames, and the largest times of rays outside of their sweep."""

@@ -2,6 +2,8 @@
 """Sensors and tracks of a capture as records of NCore's own library."""
 
 import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,15 +73,19 @@ def observations(
     tracks: Tracks,
     clock: Clock,
     path: Trajectory,  # of the rig
+    sweeps: Sequence[tuple[int, int]],  # microseconds of the first and the last ray, in time order
 ) -> "list[CuboidTrackObservation]":
-    """Returns the keyframes of all tracks, as the rig sees them: some programs take boxes of no sensor for boxes of the rig.
+    """Returns the keyframes of all tracks as boxes beside the rig, where it stands when their sweep ends: a reader of NVIDIA's recordings
+    (py123d) takes all boxes for such.
 
     Those outside of the sequence become one at its end, with the pose that the track has there.
     """
-    return [row for k in range(len(tracks)) for row in _observed(tracks.select([k]), clock, path)]
+    return [row for k in range(len(tracks)) for row in _observed(tracks.select([k]), clock, path, sweeps)]
 
 
-def _observed(track: Tracks, clock: Clock, path: Trajectory) -> "list[CuboidTrackObservation]":
+def _observed(
+    track: Tracks, clock: Clock, path: Trajectory, sweeps: Sequence[tuple[int, int]]
+) -> "list[CuboidTrackObservation]":
     from ncore.data import BBox3, CuboidTrackObservation, LabelSource
 
     stamps = clock.stamps(track.times).clamp(clock.first, clock.last).unique()
@@ -88,22 +94,29 @@ def _observed(track: Tracks, clock: Clock, path: Trajectory) -> "list[CuboidTrac
     exact = {int(t): k for k, t in enumerate(inside.tolist())}
     at = torch.stack([track.times[exact[t]] if t in exact else at[i] for i, t in enumerate(stamps.tolist())])
     poses = interpolate(track.to("cpu", torch.float64), at)
-    T_rig_world = invert(path.at(torch.tensor([clock.seconds(t) for t in stamps.tolist()], dtype=torch.float64)))
+    ends = [_end_of_sweep(t, sweeps) for t in stamps.tolist()]
+    T_rig_world = invert(path.at(clock.all_seconds(torch.tensor(ends, dtype=torch.int64))))
     T = T_rig_world @ pose_matrix(poses.quaternions[:, 0], poses.translations[:, 0])
     size = track.sizes[0].tolist()
-    rows = zip(stamps.tolist(), T[:, :3, 3].tolist(), euler_of(T[:, :3, :3]).tolist(), strict=True)
+    rows = zip(stamps.tolist(), ends, T[:, :3, 3].tolist(), euler_of(T[:, :3, :3]).tolist(), strict=True)
     return [
         CuboidTrackObservation(
             track.ids[0],
             track.classes[0],
             t,
             RIG,
-            t,
+            end,
             BBox3(tuple(place), tuple(size), tuple(turn)),
             LabelSource.EXTERNAL,
         )
-        for t, place, turn in rows
+        for t, end, place, turn in rows
     ]
+
+
+def _end_of_sweep(stamp: int, sweeps: Sequence[tuple[int, int]]) -> int:
+    """Returns the end of the first sweep with this microsecond; itself between sweeps."""
+    k = bisect_left(sweeps, stamp, key=lambda sweep: sweep[1])
+    return sweeps[k][1] if k < len(sweeps) and sweeps[k][0] <= stamp else stamp
 
 
 def euler_of(

@@ -5,6 +5,7 @@ that ask for the list of a sequence's stores.
 JPEG and PNG files of the source go in as they are. Data without a place in NCore goes to a record of ours (own.py).
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -60,15 +61,17 @@ def write_ncore(
     capture = recentred(capture)
     clock = clock_of(capture)
     stamps, poses = path_of(capture, clock)
+    order = _Order(capture.name)
     with written(path) as file:
         writer = _writer(capture, clock, Path(file.name))
         _write_world(writer, capture, clock, stamps, poses)
         offsets = {lidar.name: _offsets(capture, lidar, clock) for lidar in capture.lidars}
         _write_sensors(writer, capture, offsets)
         total = len(capture.images) + len(capture.sweeps)
-        for done, _ in enumerate(_frames(writer, capture, clock, offsets, image_format, quality), start=1):
+        for done, _ in enumerate(_frames(writer, capture, clock, offsets, order, image_format, quality), start=1):
             if progress:
                 progress(done, total)
+        _write_boxes(writer, capture, clock, Trajectory(clock.all_seconds(stamps), poses), order)
         writer.finalize()
     write_list(path)
 
@@ -142,7 +145,7 @@ def _plain(thing: Any) -> dict[str, Any]:
 def _write_world(
     writer: "SequenceComponentGroupsWriter", capture: Capture, clock: Clock, stamps: Tensor, poses: Tensor
 ) -> None:
-    from ncore.data.v4 import CuboidsComponent, PosesComponent
+    from ncore.data.v4 import PosesComponent
 
     world = writer.register_component_writer(PosesComponent.Writer, "default")
     world.store_dynamic_pose(RIG, WORLD, poses.numpy(), stamps.numpy().astype(np.uint64))
@@ -156,9 +159,16 @@ def _write_world(
                 f"{capture.name}: a sensor is called '{name}', as a frame of NCore is; give it another name"
             )
         world.store_static_pose(name, RIG, pose.double().numpy())
+
+
+def _write_boxes(
+    writer: "SequenceComponentGroupsWriter", capture: Capture, clock: Clock, path: Trajectory, order: "_Order"
+) -> None:
+    from ncore.data.v4 import CuboidsComponent
+
+    sweeps = order.pairs[capture.lidars[0].name] if capture.lidars else []
     boxes = writer.register_component_writer(CuboidsComponent.Writer, "default")
-    path = Trajectory(torch.tensor([clock.seconds(t) for t in stamps.tolist()], dtype=torch.float64), poses)
-    boxes.store_observations(observations(capture.tracks, clock, path))
+    boxes.store_observations(observations(capture.tracks, clock, path, sweeps))
 
 
 def _offsets(capture: Capture, lidar: Lidar, clock: Clock) -> Tensor:  # [B] radians
@@ -202,13 +212,13 @@ def _frames(
     capture: Capture,
     clock: Clock,
     offsets: dict[str, Tensor],  # of each lidar
+    order: "_Order",
     image_format: str,
     quality: int,
 ) -> Iterator[None]:
     """Writes a frame whenever the next one is asked for."""
     from ncore.data.v4 import CameraSensorComponent, LidarSensorComponent
 
-    order = _Order(capture.name)
     cameras = {c.name: writer.register_component_writer(CameraSensorComponent.Writer, c.name) for c in capture.cameras}
     for frame in capture.images:
         data, form = _encoded(capture, frame, image_format, quality)
@@ -237,16 +247,17 @@ class _Order:
     """Checks that the frames of a sensor follow one another, by their starts and by their ends."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.before = name, dict[str, tuple[int, int]]()
+        self.name, self.pairs = name, defaultdict[str, list[tuple[int, int]]](list)  # microseconds, by sensor
 
     def pair(self, sensor: str, first: int, last: int) -> Any:  # uint64 [2]
-        before = self.before.get(sensor, (-1, -1))
+        known = self.pairs[sensor]
+        before = known[-1] if known else (-1, -1)
         if not (before[0] < first and before[1] < last):
             raise CaptureError(
                 f"{self.name}: a frame of {sensor} begins or ends before the one that precedes it, which NCore does not hold; "
                 "leave it out by data.frames"
             )
-        self.before[sensor] = first, last
+        known.append((first, last))
         return np.array([first, last], np.uint64)
 
 

@@ -152,6 +152,10 @@ def test_its_library_finds_the_boxes(loader: SequenceLoaderV4) -> None:
     assert {box.reference_frame_id for box in found} == {
         "rig"
     }  # programs that know no box of the world read these, too
+    sweeps = loader.get_lidar_sensor(loader.lidar_ids[0]).frames_timestamps_us.tolist()
+    for box in found:  # the rig stands where the sweep ends
+        ends = [last for first, last in sweeps if first <= box.timestamp_us <= last]
+        assert box.reference_frame_timestamp_us == min(ends, default=box.timestamp_us)
     there = [box.transform("world", box.timestamp_us, loader.pose_graph).bbox3 for box in found]
     np.testing.assert_allclose([box.centroid for box in there], tracks.translations.double().numpy(), atol=1e-5)
     turns = quat_to_matrix(turned(torch.tensor([box.rot for box in there], dtype=torch.float64)))
