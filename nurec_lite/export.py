@@ -37,6 +37,7 @@ Writes the scene of a checkpoint as files of other programs (docs/export.md). Be
   python -m nurec_lite.export checkpoint=FILE                      PLY of all Gaussians, as they stand in mid-drive
   python -m nurec_lite.export checkpoint=FILE time=1.5 up=-y       the same at 1.5 s, upright in SuperSplat
   python -m nurec_lite.export checkpoint=FILE formats=compressed,spz    SuperSplat's compressed PLY, and SPZ
+  python -m nurec_lite.export checkpoint=FILE formats=gsplat       scene.pt for gsplat's viewer: simple_viewer.py --ckpt scene.pt
   python -m nurec_lite.export checkpoint=FILE node=background      without the actors
   python -m nurec_lite.export checkpoint=FILE node=003             one actor, about the centre of its box
   python -m nurec_lite.export checkpoint=FILE node=each            a file a node, and JSON of the actors' trajectories

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 @dataclass
 class ExportKeys:
-    out: str = ""  # FILE.ply, FILE.compressed.ply, FILE.spz or FILE.usdz; if not given, NODE.ply next to the checkpoint
+    out: str = ""  # FILE.ply, FILE.compressed.ply, FILE.spz, FILE.pt or FILE.usdz; if not given, NODE.ply next to the checkpoint
     checkpoint: str = ""  # checkpoint of train: runs/NAME/checkpoint.pt
-    formats: list[str] | None = None  # ply, compressed, spz, usdz, ground, surface; null: by the ending of out, or ply
+    formats: list[str] | None = (
+        None  # ply, compressed, spz, gsplat, usdz, ground, surface; null: by the ending of out, or ply
+    )
     node: str = "all"  # all, background, the id of a track, or each: a file a node, and their trajectories
     time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
     edits: str | None = None  # YAML file of edits, as for render (docs/editing.md)

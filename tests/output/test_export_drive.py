@@ -72,7 +72,7 @@ def test_a_mesh_does_not_replace_what_is_not_ours(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["scene-ground.ply"]
 
 
-@pytest.mark.parametrize("formats", [["ply"], ["compressed"], ["spz"], ["usdz"]])
+@pytest.mark.parametrize("formats", [["ply"], ["compressed"], ["spz"], ["gsplat"], ["usdz"]])
 @pytest.mark.parametrize("node", ["all", "each"])
 def test_a_full_disk_is_reported_and_nothing_is_left(formats: list[str], node: str, tmp_path: Path) -> None:
     """Files may have 2 000 bytes: writing fails as on a full disk."""
@@ -121,7 +121,7 @@ def test_a_drive_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with pytest.raises(ConfigError, match="a/pack/that/is/gone, which does not exist"):
         main([f"checkpoint={path}", "formats=ground"])
     with pytest.raises(
-        ConfigError, match="formats holds 'obj', but takes some of ply, compressed, spz, usdz, ground, surface"
+        ConfigError, match="formats holds 'obj', but takes some of ply, compressed, spz, gsplat, usdz, ground, surface"
     ):
         main([f"checkpoint={path}", "formats=obj"])
     main([f"checkpoint={path}", "formats=usdz", "rig=false"])

@@ -23,6 +23,7 @@ from exported import (
     turned_scene,
     world_of,
 )
+from torch.nn import functional as F
 
 from nurec_lite.base.errors import ConfigError, OutputError
 from nurec_lite.config import ExportConfig
@@ -129,6 +130,24 @@ def test_axes_turn_with_the_colours(up: str, tmp_path: Path) -> None:
     torch.testing.assert_close(shown, photograph(original, view), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("degree", [0, 1, 3])
+@pytest.mark.parametrize("up", ["z", "-y"])
+def test_a_checkpoint_of_gsplat_holds_the_gaussians_of_the_ply(up: str, degree: int, tmp_path: Path) -> None:
+    """Its viewer loads `splats`, activates scales and opacities, and joins the harmonics."""
+    scene, time = turned_scene(degree), still_view().time_mid
+    for name in ("a.ply", "a.pt"):
+        export(scene, tmp_path / name, time=time, up=up)
+    content = torch.load(tmp_path / "a.pt", weights_only=True)
+    splats, ply = content["splats"], world_of(read_ply(tmp_path / "a.ply"))
+    torch.testing.assert_close(splats["means"], ply.means)
+    torch.testing.assert_close(F.normalize(splats["quats"], dim=-1), ply.quats)
+    torch.testing.assert_close(splats["scales"].exp(), ply.scales)
+    torch.testing.assert_close(splats["opacities"].sigmoid(), ply.opacities)
+    torch.testing.assert_close(torch.cat([splats["sh0"], splats["shN"]], dim=-2), ply.sh)
+    assert "the sky is left out" in content["notes"] and isinstance(content["step"], int)
+    assert (tmp_path / "a.pt").stat().st_size < (tmp_path / "a.ply").stat().st_size + 10_000
+
+
 # ---- each node
 
 
@@ -186,10 +205,15 @@ def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> No
     scene = turned_scene()
     for _ in range(2):  # the second replaces the files of the first
         for node in ("all", "each"):
-            run(ExportConfig(checkpoint=str(tmp_path / "c.pt"), formats=["compressed", "spz", "ply"], node=node), scene)
+            run(
+                ExportConfig(
+                    checkpoint=str(tmp_path / "c.pt"), formats=["compressed", "spz", "ply", "gsplat"], node=node
+                ),
+                scene,
+            )
     count = len(list(tmp_path.iterdir()))
-    assert count == 3 * (2 + len(scene.tracks)) + 1 and not list(tmp_path.glob(".*"))
-    for name in ("b.ply", "b.compressed.ply", "b.spz", "b-trajectories.json"):
+    assert count == 4 * (2 + len(scene.tracks)) + 1 and not list(tmp_path.glob(".*"))
+    for name in ("b.ply", "b.compressed.ply", "b.spz", "b.pt", "b-trajectories.json"):
         (tmp_path / name).write_bytes(b"a file of somebody")
         each = (
             {"node": "each", "out": str(tmp_path / "b.ply")} if name.endswith("json") else {"out": str(tmp_path / name)}
@@ -202,10 +226,16 @@ def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"formats": ["obj"]}, "formats holds 'obj', but takes some of ply, compressed, spz, usdz, ground, surface"),
+        (
+            {"formats": ["obj"]},
+            "formats holds 'obj', but takes some of ply, compressed, spz, gsplat, usdz, ground, surface",
+        ),
         ({"formats": []}, "formats is empty, but takes some of"),
         ({"formats": ["spz"], "out": "a.ply"}, r"out=a.ply, but must name a file that ends in .spz"),
-        ({"out": "a.usd"}, r"out=a.usd, but must name a file that ends in .ply or .compressed.ply or .spz or .usdz"),
+        (
+            {"out": "a.usd"},
+            r"out=a.usd, but must name a file that ends in .ply or .compressed.ply or .spz or .pt or .usdz",
+        ),
         (
             {"formats": ["ply"], "out": "a.compressed.ply"},
             r"out=a.compressed.ply, which is of formats=compressed, but must name a file that ends in .ply",
@@ -219,11 +249,11 @@ def test_two_exports_share_a_folder_and_foreign_files_stay(tmp_path: Path) -> No
         ),
         (
             {"formats": ["usdz"], "up": "-y"},
-            "up=-y turns ply, compressed, spz, ground and surface, but usdz always has z up; leave up out",
+            "up=-y turns ply, compressed, spz, gsplat, ground and surface, but usdz always has z up; leave up out",
         ),
         ({"rig": False}, "rig=false changes usdz alone, but formats asks for ply; leave rig out"),
         ({"cell": 0.5}, "cell=0.5 changes ground and surface alone"),
-        ({"formats": ["surface"], "node": "000"}, "node=000 changes ply, compressed, spz and usdz alone"),
+        ({"formats": ["surface"], "node": "000"}, "node=000 changes ply, compressed, spz, gsplat and usdz alone"),
         (
             {"formats": ["ground"], "time": 1.0},
             "time=1.0 changes .* alone, but formats asks for ground; leave time out",
@@ -255,7 +285,7 @@ def test_constant_axes_survive_compression(n: int, tmp_path: Path) -> None:
 def test_an_empty_file_that_readers_refuse_is_not_written(tmp_path: Path) -> None:
     scene = turned_scene()
     scene.gaussians.opacity_logits[scene.gaussians.node == 1] = -9.0  # no renderer draws them
-    for name, formats in (("a.spz", None), ("a.compressed.ply", None), ("a.ply", ["ply", "spz"])):
+    for name, formats in (("a.spz", None), ("a.compressed.ply", None), ("a.ply", ["ply", "spz"]), ("a.pt", None)):
         with pytest.raises(ConfigError, match="refuse an empty file; use ply"):
             export(rows(scene, torch.arange(0)), tmp_path / name, formats=formats)
     with pytest.raises(ConfigError, match=r"actor 000 in its own frame: no Gaussian would be in a.compressed.ply"):

@@ -10,11 +10,11 @@ from nurec_lite.base.names import name_flaw
 from nurec_lite.config import ExportConfig
 from nurec_lite.output.interchange.choice import ALL, EACH
 
-PLY, COMPRESSED, SPZ, USDZ = "ply", "compressed", "spz", "usdz"
+PLY, COMPRESSED, SPZ, GSPLAT, USDZ = "ply", "compressed", "spz", "gsplat", "usdz"
 GROUND, SURFACE = "ground", "surface"
-SPLATS, MESHES = (PLY, COMPRESSED, SPZ), (GROUND, SURFACE)
+SPLATS, MESHES = (PLY, COMPRESSED, SPZ, GSPLAT), (GROUND, SURFACE)
 FORMATS = (*SPLATS, USDZ, *MESHES)
-ENDINGS = {COMPRESSED: ".compressed.ply", PLY: ".ply", SPZ: ".spz", USDZ: ".usdz"}  # longest first
+ENDINGS = {COMPRESSED: ".compressed.ply", PLY: ".ply", SPZ: ".spz", GSPLAT: ".pt", USDZ: ".usdz"}  # longest first
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from nurec_lite.base.files import write_text, written
 from nurec_lite.base.folders import check_file
 from nurec_lite.output.interchange.choice import EACH, Choice, Part, parts_of
 from nurec_lite.output.interchange.flatten import UPS, PlainGaussians, in_axes, without_broken
-from nurec_lite.output.interchange.names import COMPRESSED, MESHES, PLY, SPLATS, SPZ, Files, fit_for_a_file
+from nurec_lite.output.interchange.gsplat_file import gsplat_bytes, is_gsplat
+from nurec_lite.output.interchange.names import COMPRESSED, GSPLAT, MESHES, PLY, SPLATS, SPZ, Files, fit_for_a_file
 from nurec_lite.output.interchange.notes import Notes, lost_of_splats
 from nurec_lite.output.interchange.ply import compressed_ply_bytes, count_in, is_drawn, is_ply, ply_bytes
 from nurec_lite.output.interchange.spz import UP, is_spz, spz_bytes
@@ -18,7 +19,7 @@ from nurec_lite.output.interchange.trajectories import is_trajectories, trajecto
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.scene import Scene
 
-IS_OURS: dict[str, Callable[[bytes], bool]] = {PLY: is_ply, COMPRESSED: is_ply, SPZ: is_spz}
+IS_OURS: dict[str, Callable[[bytes], bool]] = {PLY: is_ply, COMPRESSED: is_ply, SPZ: is_spz, GSPLAT: is_gsplat}
 _TRAJECTORIES = "-trajectories.json"
 
 
@@ -70,7 +71,7 @@ def _names(scene: Scene, parts: Sequence[Part], each: bool) -> list[str]:
 
 def _check_filled(part: Part, kind: str, path: Path) -> None:
     g = without_broken(part.gaussians)
-    if kind != PLY and not (len(g) if kind == SPZ else is_drawn(g).any()):
+    if kind != PLY and not (is_drawn(g).any() if kind == COMPRESSED else len(g)):
         raise ConfigError(
             f"{part.what}: no Gaussian would be in {path.name}, and readers of {kind} refuse an empty file; use ply"
         )
@@ -95,8 +96,8 @@ def _write(scene: Scene, part: Part, kind: str, layout: Layout, path: Path) -> l
 
 def _encoded(g: PlainGaussians, kind: str, notes: Notes, normals: bool) -> tuple[bytes, int]:
     """The file and the number of its Gaussians."""
-    if kind == SPZ:
-        return spz_bytes(g, notes), len(g)
+    if kind in (SPZ, GSPLAT):
+        return (spz_bytes if kind == SPZ else gsplat_bytes)(g, notes), len(g)
     data = ply_bytes(g, notes, normals) if kind == PLY else compressed_ply_bytes(g, notes)
     return data, count_in(data)
 
