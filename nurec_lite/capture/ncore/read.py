@@ -68,11 +68,23 @@ def read_ncore(
             *doubts,
             *unused,
             *ignored,
+            *_absent(sequence),
             *_beyond(parts, images, names),
         ),
         poses_from=(own and own["poses"]) or GIVEN,
         searched=(own or {}).get("searched", False),
     )
+
+
+def _absent(sequence: Sequence) -> Iterator[Doubt]:
+    if sequence.absent:
+        names = ", ".join(map(short, sequence.absent))
+        yield Doubt(
+            sequence.where.name,
+            False,
+            f"Stores of its list are not there: {names}.",
+            "download them, if their sensors count",
+        )
 
 
 def _named(sequence: Sequence) -> str:

@@ -47,6 +47,7 @@ class Sequence:
     stores: tuple[Store, ...]
     own: dict[str, Any] | None  # notes of `pack format=ncore`
     zero: int  # microseconds at the capture's time 0
+    absent: tuple[str, ...] = ()  # stores that a list names and that are not there
 
     def seconds(self, stamp: int) -> float:
         return (stamp - self.zero) * 1e-6
@@ -83,7 +84,8 @@ def open_sequence(
     root: Path,  # a store, a JSON that lists stores, or a folder of them
     name: str | None,  # of a sequence in the folder, or its place among them
 ) -> Sequence:
-    paths = _stores_of(root, name)
+    listed = _stores_of(root, name)
+    paths = [path for path in listed if os.path.lexists(path)] or listed
     if len(paths) > MOST_STORES:
         raise CaptureError(
             f"{root} holds {len(paths)} stores of one sequence, more than {MOST_STORES}; correct data.root"
@@ -96,7 +98,8 @@ def open_sequence(
                 f"{store.path} is of the sequence '{short(sequence)}', not '{short(known[0][0])}'; move it away"
             )
     sequence, start, own = known[0]
-    return Sequence(sequence, Path(root), stores, own, start if own is None else own["zero_us"])
+    absent = tuple(path.name for path in listed if path not in paths)
+    return Sequence(sequence, Path(root), stores, own, start if own is None else own["zero_us"], absent)
 
 
 def _known(store: Store) -> tuple[str, int, dict[str, Any] | None]:
@@ -137,7 +140,7 @@ def _stores_of(root: Path, name: str | None) -> list[Path]:
         return _listed(root)
     if root.is_file() or _is_store(root):
         return [root]
-    found = _grouped(sorted(path for folder in (root, *_folders(root)) for path in _entries(folder) if _is_store(path)))
+    found = _grouped(sorted(path for folder in _below(root) for path in _entries(folder) if _is_store(path)))
     if not found:
         raise CaptureError(f"{root} holds no store of NCore v4, such as NAME.ncore4.zarr.itar; correct data.root")
     first = {name: paths[0] for name, paths in found.items()}
@@ -161,12 +164,23 @@ def _entries(folder: Path) -> list[Path]:
         raise CaptureError(f"{folder} cannot be read ({error.strerror}); correct data.root") from error
 
 
+def _below(root: Path) -> list[Path]:
+    """Returns the folder, and those in it; NVIDIA's recordings are clips/NAME."""
+    inner = _folders(root)
+    deeper = [path for folder in inner if folder.name == "clips" for path in _folders(folder)]
+    return [root, *inner, *deeper]
+
+
 def _folders(root: Path) -> list[Path]:
     return [path for path in _entries(root) if path.is_dir() and not _is_store(path)]
 
 
 def _is_store(path: Path) -> bool:
-    return path.name.endswith((".zarr.itar", ".zarr")) and _NAME.fullmatch(path.name) is not None
+    return (
+        path.name.endswith((".zarr.itar", ".zarr"))
+        and not path.name.startswith(".")
+        and _NAME.fullmatch(path.name) is not None
+    )
 
 
 def _listed(path: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequences of NCore v4 that other converters write become the drive that they were made from."""
 
+import json
 import math
 import shutil
 from dataclasses import replace
@@ -306,3 +307,31 @@ def test_boxes_of_several_groups_without_a_default_are_a_finding(tmp_path: Path)
     assert not len(found.tracks) and [d.sentence for d in found.doubts] == [
         "Boxes of auto, manual are not read: none of these groups is called default."
     ]
+
+
+# ---- stores as people have them
+
+
+@pytest.mark.parametrize(("gone", "cameras", "lidars"), [("front", [], ["top"]), ("top", ["front"], [])])
+def test_a_list_names_stores_that_are_not_downloaded(
+    tmp_path: Path, gone: str, cameras: list[str], lidars: list[str]
+) -> None:
+    known = SequenceComponentGroupsReader(write_sequence(tmp_path)).get_sequence_meta().to_dict()
+    (tmp_path / "all.json").write_text(json.dumps(known))
+    next(tmp_path.glob(f"*-{gone}.zarr.itar")).unlink()
+    found = read_ncore(tmp_path / "all.json")
+    assert ([c.name for c in found.cameras], [s.name for s in found.lidars]) == (cameras, lidars)
+    assert [d.sentence for d in found.doubts] == [f"Stores of its list are not there: {NAME}.ncore4-{gone}.zarr.itar."]
+    for path in tmp_path.glob("*.itar"):
+        path.unlink()
+    with pytest.raises(CaptureError, match="cannot be read"):
+        read_ncore(tmp_path / "all.json")
+
+
+def test_the_folders_of_recordings_and_hidden_files(capture: Capture, tmp_path: Path) -> None:
+    (tmp_path / "clips/one").mkdir(parents=True)
+    for path in write_sequence(tmp_path / "clips/one"):
+        path.with_name(f"._{path.name}").write_bytes(b"x")
+    for root in (tmp_path, tmp_path / "clips", tmp_path / "clips/one"):
+        found = read_ncore(root)
+        assert found.name == capture.name and len(found.images) == len(capture.images)
