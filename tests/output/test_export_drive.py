@@ -129,6 +129,20 @@ def test_a_drive_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert f"{tmp_path / 'scene.usdz'}: {len(scene.gaussians)} Gaussians" in capsys.readouterr().out
 
 
+def test_the_checkpoint_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is on the list of its folder, whose files may be replaced; the format of gsplat has the same ending."""
+    path, state = tmp_path / "run" / "checkpoint.pt", tiny_state()
+    path.parent.mkdir()
+    save(state, path)
+    (path.parent / ".nurec_lite").write_text("nurec_lite 1 train\ncheckpoint.pt\n")
+    before = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(OutputError, match=f"{path} is the checkpoint of a run; name another file by out=FILE"):
+            main([f"checkpoint={path}", f"out={path}"])
+        main([f"checkpoint={path}", "formats=gsplat"])  # the second replaces that of the first
+    assert path.read_bytes() == before and f"{path.with_name('scene.pt')}: " in capsys.readouterr().out
+
+
 def test_the_middle_of_the_drive_is_that_of_its_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Boxes may go on for longer than the frames that a run was trained on."""
     capture, state = tiny_capture(), tiny_state()
