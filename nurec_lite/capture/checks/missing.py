@@ -16,6 +16,7 @@ from nurec_lite.capture.types import Capture, Frame
 NAME = "time stamps"
 FEWEST = 5  # frames of a sensor that have a rate
 GAP, TWICE = 1.5, 0.1  # periods between two stamps: frames are missing, and a stamp is there twice
+BACK = 0.3  # of a step's difference that is left where the step beside makes it good
 SAME = 0.5  # largest difference of frames with one number, in periods
 LATE, OF_ALL = 5, 0.1  # frames, and part of another sensor's: a sensor may begin so much later or end so much earlier
 LISTED = 3  # numbers in a sentence
@@ -74,7 +75,15 @@ def _gaps(stamps: Stamps) -> list[int]:
         return []
     periods = stamps.steps / stamps.period
     twice = F.pad(periods < TWICE, (1, 1))  # the frame after a stamp that is there twice seems to come late
-    return ((periods > GAP) & ~twice[:-2] & ~twice[2:]).nonzero()[:, 0].tolist()
+    return ((periods > GAP) & ~twice[:-2] & ~twice[2:] & ~made_good(stamps)).nonzero()[:, 0].tolist()
+
+
+def made_good(stamps: Stamps) -> Tensor:  # [n - 1] bool
+    """Steps that are too long by as much as a step beside them is too short, or the reverse: one stamp is off."""
+    off = stamps.steps - stamps.period
+    beside = F.pad(off, (1, 1))
+    left = torch.minimum((off + beside[:-2]).abs(), (off + beside[2:]).abs())
+    return left < BACK * off.abs()
 
 
 def _by_gaps(stamps: Stamps, gaps: list[int], lost: int) -> Verdict:

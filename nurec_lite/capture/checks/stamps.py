@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.displaced import LATE, displaced
 from nurec_lite.capture.checks.missing import FEWEST, NAME, TWICE, Stamps, missing, stamps_of
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -40,7 +41,10 @@ def check_stamps(sample: Sample) -> Iterator[Verdict]:
     for stamps in able:
         if stamps.sensor not in odd:
             found += [*_twice(stamps), *_long(stamps)]
-    found += _drifts([stamps for stamps in able if stamps.sensor not in odd])
+    named = {verdict.subject for verdict in found}
+    found += [verdict for stamps in able if stamps.sensor not in named for verdict in displaced(stamps)]
+    moved = {verdict.subject for verdict in found if LATE in verdict.figures}
+    found += _drifts([stamps for stamps in able if stamps.sensor not in odd | moved])
     yield from found or [_right(sample.capture, able)]
 
 

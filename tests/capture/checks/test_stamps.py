@@ -61,6 +61,14 @@ def again(frame: ImageFrame) -> ImageFrame:
     return replace(frame, time_start=frame.time_start - early, time_end=frame.time_end - early)
 
 
+def late_by(seconds: float, *numbers: int) -> Callable[[ImageFrame], ImageFrame]:
+    def late(frame: ImageFrame) -> ImageFrame:
+        own = seconds if frame.index in numbers else 0.0
+        return replace(frame, time_start=frame.time_start + own, time_end=frame.time_end + own)
+
+    return late
+
+
 CAMERA = ("camera_0",)
 WRONG: dict[str, tuple[Odd, Level, str]] = {
     "milliseconds": (at(lambda t: 1e3 * t, CAMERA), Level.CERTAIN, "camera_0 are 100 s apart, .* in milliseconds: divide them by 1000"),
@@ -74,6 +82,13 @@ WRONG: dict[str, tuple[Odd, Level, str]] = {
         images(lambda f: None if f.index in (4, 8, 9) else f), Level.LIKELY, "3 frames are missing of camera_0: after frame 7, 0.30 s",
     ),
     "repeated": (images(again), Level.LIKELY, "2 of 16 frames of camera_0 have nearly the stamp of the frame before: frame 6"),
+    "one is late": (images(late_by(0.04, 6)), Level.LIKELY, "The stamp of frame 6 of camera_0 is 40 ms late: .* 100 ms apart"),
+    "one is early": (images(late_by(-0.06, 6)), Level.LIKELY, "The stamp of frame 6 of camera_0 is 60 ms early"),
+    "the first is late": (images(late_by(0.03, 0)), Level.LIKELY, "The stamp of frame 0 of camera_0 is 30 ms late"),
+    "the last is late": (images(late_by(0.03, 15)), Level.LIKELY, "The stamp of frame 15 of camera_0 is 30 ms late"),
+    "the second half is late": (
+        images(late_by(0.04, *range(8, 16))), Level.LIKELY, "From frame 8 on, stamps of camera_0 are 40 ms late",
+    ),
     "long": (
         images(lambda f: replace(f, time_end=f.time_start + 0.5)), Level.LIKELY, "camera_0 last 0.5 s, but the next one comes after 0.1 s",
     ),
