@@ -3,7 +3,6 @@
 of the images. Where they do not, conventions that are easily exchanged are tried, and the one that fits is named."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -15,10 +14,11 @@ from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View, pixel_degrees
 from nurec_lite.capture.checks.evidence import IMAGES, agrees, closer_look, level_of
-from nurec_lite.capture.checks.fine import COARSE_PIXELS, fine, speed_of
+from nurec_lite.capture.checks.fine import COARSE_PIXELS, LATE_FIGURE, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, late_by_many, mountings, neighbours
-from nurec_lite.capture.checks.placed import AHEAD, elsewhere, worth_a_look
+from nurec_lite.capture.checks.lenses import instead_of_clock, or_of_lens
+from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -32,7 +32,6 @@ CLEARLY = (
     1.12,
     3.0,
 )  # times the contrast of the best convention, and standard errors above it: a mounting is off by some amount
-ALIKE = 0.9  # of the contrast of a clock that is off: a camera that sits farther ahead fits as well
 PLAINER = 0.95  # of the highest contrast of the conventions that a plainer one has at least
 TURNED = 0.87  # times its contrast: a quarter turn is no convention
 PROMISING = 8  # guesses of many that are looked at in full
@@ -84,9 +83,16 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
     if any(f.level in (Level.LIKELY, Level.CERTAIN) for f in found):  # a few images may all be off alike
         views = views_of(closer, camera)
         close = agreement(sample.capture, camera, views) or close
-        found = list(fine(sample.capture, camera, views, said, close))
+        found = [_or_lens(f, together(views), path) for f in fine(sample.capture, camera, views, said, close)]
     sample.agreements[camera.name] = close
     return found
+
+
+def _or_lens(found: Found, views: Views, path: Trajectory) -> Found:
+    """The finding, or one about a lens where that explains a clock's offset better."""
+    seconds = 1e-3 * found.figures.get(LATE_FIGURE, 0.0) if found.level is Level.LIKELY else 0.0
+    best = instead_of_clock(views, found.camera, path, seconds) if seconds else None
+    return found if best is None else _guessed(found.camera, found.said, best, Level.LIKELY)
 
 
 def _said(sample: Sample, camera: Camera) -> Fit:
@@ -149,18 +155,12 @@ def _guess(
 
 def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> Fit:
     """The best fit, or a mounting that is off by some amount if that fits clearly better. At a steady speed a camera that sits farther
-    ahead looks like a camera with a wrong clock: then both are named."""
+    ahead, or that has another focal length, looks like a camera with a wrong clock: then both are named."""
     other = elsewhere(views, camera, path)
     of_a_kind = other.guess.kind == best.guess.kind and other.contrast > best.contrast
     if agrees(other) and (of_a_kind or _clearly(other, best)):
         return other
-    if not best.guess.seconds:
-        return best
-    ahead = elsewhere(views, camera, path, (AHEAD,))
-    if ahead.contrast < ALIKE * best.contrast:
-        return best
-    one, two = best.guess, ahead.guess
-    return replace(best, guess=replace(one, name=f"{one.name}, or {two.name}", remedy=f"{one.remedy}, or {two.remedy}"))
+    return or_of_lens(views, camera, path, best) if best.guess.seconds else best
 
 
 def _clearly(other: Fit, best: Fit) -> bool:

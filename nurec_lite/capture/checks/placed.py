@@ -90,9 +90,11 @@ KINDS = (
 )
 
 
-def elsewhere(views: Views, camera: Camera, path: Trajectory, kinds: tuple[Kind, ...] = KINDS) -> Fit:
+def elsewhere(
+    views: Views, camera: Camera, path: Trajectory, kinds: tuple[Kind, ...] = KINDS, quick: bool = True
+) -> Fit:
     """Fit of the place with the best agreement of edges."""
-    return max((_best_amount(views, camera, path, kind) for kind in kinds), key=lambda found: found.least)
+    return max((_best_amount(views, camera, path, kind, quick) for kind in kinds), key=lambda found: found.least)
 
 
 def worth_a_look(
@@ -106,9 +108,9 @@ def worth_a_look(
     return any(fit(views, guess, path, quick=True).contrast > GLANCE * said.contrast for guess in near)
 
 
-def _best_amount(views: Views, camera: Camera, path: Trajectory, kind: Kind) -> Fit:
+def _best_amount(views: Views, camera: Camera, path: Trajectory, kind: Kind, quick: bool) -> Fit:
     def fitted(amount: float) -> tuple[float, float]:
-        found = fit(views, kind.guess(camera, amount), path, quick=True)
+        found = fit(views, kind.guess(camera, amount), path, quick=quick)
         seen = 2 * found.images > len(views)  # a few images agree by chance
         return found.least if seen else -1.0, amount
 
