@@ -12,7 +12,7 @@ from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.geometry.camera import Camera
 
 ALIKE, ERRORS = 0.9, 3.0  # of the highest contrast, and standard errors below it: a cause that fits about as well
-PLAINER = 0.95  # times its contrast: a place or a coefficient of its own amount fits a little better by chance
+PLAINER = 0.95  # times its contrast: a coefficient of its own amount fits a little better by chance
 LENS = "lens"  # kind of guesses
 NAMED = 3  # causes in a sentence
 COUNTS = {"pinhole": 5, "fisheye": 4}  # coefficients of the lenses that have k1 first
@@ -36,7 +36,7 @@ def or_of_lens(views: Views, camera: Camera, path: Trajectory, clock: Fit) -> Fi
     fits += [fit(views, guess, path) for guess in _lenses(camera)]
     known = sorted((f for f in fits if f is clock or agrees(f)), key=_order, reverse=True)
     best = known[0]
-    alike = [f for f in known if f.contrast >= ALIKE * best.contrast and (f is best or best.above(f) < ERRORS)]
+    alike = [f for f in known if f.contrast >= ALIKE * best.contrast and not _apart(best, f)]
     alike = list({f.guess.kind: f for f in reversed(alike)}.values())[::-1][:NAMED]  # the first of each kind
     name, remedy = (", or ".join(getattr(f.guess, x) for f in alike) for x in ("name", "remedy"))
     return replace(best, guess=replace(best.guess, name=name, remedy=remedy))
@@ -48,7 +48,7 @@ def instead_of_clock(
     path: Trajectory,
     seconds: float,  # that images are taken later than they say
 ) -> Fit | None:
-    """The fit of a lens that agrees better than a clock that is a little off."""
+    """The fit of a lens that agrees better than a clock that is a little off; None: none does."""
     name = f"its images were taken {1000 * abs(seconds):.0f} ms {'later' if seconds > 0 else 'earlier'}"
     clock = Guess(name, camera, "correct its time stamps", seconds, kind=CLOCK)
     best = or_of_lens(views, camera, path, fit(views, clock, path))
@@ -56,7 +56,13 @@ def instead_of_clock(
 
 
 def _order(found: Fit) -> float:
-    return found.contrast * (PLAINER if found.guess.kind in (AHEAD.name, BEND.name) else 1.0)
+    return found.contrast * {AHEAD.name: ALIKE, BEND.name: PLAINER}.get(found.guess.kind, 1.0)
+
+
+def _apart(best: Fit, other: Fit) -> bool:
+    """Whether the best is better for sure; a clock and a place may both be right."""
+    placed = {best.guess.kind, other.guess.kind} <= {CLOCK, AHEAD.name}
+    return not placed and other is not best and best.above(other) >= ERRORS
 
 
 def _kinds(camera: Camera) -> tuple[Kind, ...]:
