@@ -18,6 +18,7 @@ from nurec_lite.capture.checks.fine import COARSE_PIXELS, LATE_FIGURE, fine, spe
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, late_by_many, mountings, neighbours
 from nurec_lite.capture.checks.lenses import instead_of_clock, or_of_lens
+from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.two_places import APART
@@ -35,7 +36,6 @@ CLEARLY = (
 PLAINER = 0.95  # of the highest contrast of the conventions that a plainer one has at least
 TURNED = 0.87  # times its contrast: a quarter turn is no convention
 PROMISING = 8  # guesses of many that are looked at in full
-NOWHERE = 0.035  # contrast of sensors that do not agree
 ENOUGH = 800  # points of all images; it is odd if so many agree nowhere
 PARTS = 4  # of the likely guesses
 FLAT = 0.1  # standard deviation of ranks, 0.29 of an image that shows anything
@@ -69,8 +69,15 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
         sentence = "While sensors put the rig at two places at one time, sweeps do not show the direction of {cameras}."
         return [Found(camera, Level.UNKNOWN, said, sentence)]
     stacked, said, close = together(views), _said(sample, camera), _close(sample, camera)
+    part = None if poses_wrong else of_a_part(sample, camera, said, _likely_fits(sample, camera))
+    if part is not None:
+        return [part]
     best = _guess(sample, camera, stacked, path, said, poses_wrong, close is not None)
     level = None if best is said else level_of(sample, camera, best, said, close is not None)
+    doubtful = not poses_wrong and (level is not None or close is None)
+    order = other_order(sample, camera, said) if doubtful else None
+    if order is not None:
+        return [order]
     if level is not None:
         sample.keep(("guess", camera.name), best.guess)
         return [_guessed(camera, said, best, level)]
