@@ -55,7 +55,7 @@ def check_known_capture(
     different = list(_all_differences(known, found, tracks, capture, asked))
     certain = [one for one in different if one.certain]
     if certain:
-        more = f" (and {len(certain) - 1} more differences)" if len(certain) > 1 else ""
+        more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         remedy = _given(stored) if memory else certain[0].remedy or _remedy(stored, data)
         raise CheckpointError(f"{path} was made from another capture: {certain[0].sentence}{more}; {remedy}")
     if different:
