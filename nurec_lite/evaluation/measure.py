@@ -32,7 +32,7 @@ from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
 SECONDS = {"cpu": 20.0, "cuda": 3.0}  # so that on a GPU a report stands a few seconds after the checkpoint
-FLIPS = 120  # images that FLIP and LPIPS are measured of at most, unless seconds are given
+FLIPS = 60  # images that FLIP and LPIPS are measured of at most, unless seconds are given
 PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
 
 

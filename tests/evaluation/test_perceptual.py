@@ -13,6 +13,7 @@ from nurec_lite.base.left_out import LeftOut
 from nurec_lite.evaluation import perceptual
 from nurec_lite.evaluation.flip import PIXELS_A_DEGREE, flip, mean_flip
 from nurec_lite.evaluation.lpips import LpipsError, load_lpips
+from nurec_lite.evaluation.measure import FLIPS
 from nurec_lite.evaluation.perceptual import Perceptual
 
 CPU = torch.device("cpu")
@@ -112,9 +113,10 @@ def test_images_that_are_measured_spread_over_the_drive(monkeypatch: pytest.Monk
     assert measured(0.0, 16, monkeypatch).summary() == {}
 
 
-def test_a_number_of_images_spreads_over_the_drive(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [120, FLIPS])
+def test_a_number_of_images_spreads_over_the_drive(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are of all cameras, although cameras take turns."""
-    found = measured(1e6, 360, monkeypatch, most=120)
-    assert len(found.flips) == len(found.chosen) == 120 and len(measured(1e6, 31, monkeypatch, most=120).flips) == 31
+    found = measured(1e6, 360, monkeypatch, most=most)
+    assert len(found.flips) == len(found.chosen) == most and len(measured(1e6, 31, monkeypatch, most=most).flips) == 31
     assert {number % 6 for number in found.chosen} == set(range(6))
-    assert max(b - a for a, b in pairwise(sorted(found.chosen))) <= 6
+    assert max(b - a for a, b in pairwise(sorted(found.chosen))) <= 2 * 360 // most
