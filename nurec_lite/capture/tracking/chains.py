@@ -12,7 +12,9 @@ from nurec_lite.capture.tracking.smooth import Doubles, along, smooth, velocitie
 SHORTEST = 3  # groups
 ERROR = 0.4  # metres: standard deviation of the middle of a group
 BESIDE = 1.2  # metres between the extents of parts of one object
+MOVES = 0.7  # metres a second that tell the direction of a way
 TOGETHER = 2.0  # metres a second that their velocities may differ
+ASIDE = 1.7  # metres across the way between their middles at most: the next lane is further
 LONGEST = 12.0  # metres of an object
 UNSEEN = 2.0  # seconds
 APART = 1.5, 1.5  # metres, and metres a second unseen, between where an object is expected and where it is
@@ -80,4 +82,15 @@ def _beside(groups: Groups, a: Chain, b: Chain) -> bool:
     whole = np.maximum(groups.high[j], high_a) - np.minimum(groups.low[j], low_a)
     rate = np.linalg.norm(a.rates[near] - b.rates[known], axis=1)
     close = (np.linalg.norm(gap, axis=1) < BESIDE) & (np.linalg.norm(whole, axis=1) < LONGEST)
-    return bool((close & (rate < TOGETHER)).mean() > 0.6)
+    one = _across(a, groups.places[j] - groups.places[i] - shift, near) < ASIDE
+    return bool((close & one & (rate < TOGETHER)).mean() > 0.6)
+
+
+def _across(
+    a: Chain,
+    steps: Doubles,  # [n, 2] metres
+    at: NDArray[np.int64],  # [n] moments of the chain
+) -> Doubles:  # [n] metres across the way; 0 where a chain hardly moves
+    speed = np.linalg.norm(a.rates[at], axis=1)
+    aside = np.abs(steps[:, 0] * a.rates[at, 1] - steps[:, 1] * a.rates[at, 0]) / np.maximum(speed, 1e-6)
+    return np.where(speed > MOVES, aside, 0.0)

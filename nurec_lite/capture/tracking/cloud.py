@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nurec_lite.capture.tracking.free_space import Candidates
+from nurec_lite.capture.tracking.free_space import RUN, Candidates
 from nurec_lite.capture.tracking.returns import Sweeps
 from nurec_lite.capture.tracking.smooth import Doubles
-
-RUN = 2  # sweeps in a row that saw past a return that moves for certain
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +19,8 @@ class Cloud:
     times: Doubles  # [n] seconds
     heights: Doubles  # [n] metres above the ground
     moving: NDArray[np.bool_]  # [n] for certain
-    still: Doubles  # [m, 4] x, y, height above the ground, and time, by rising times
+    gone: Doubles  # [n, 2] seconds before and after when others saw past a return that moves; the return's own time without
+    still: Doubles  # [m, 6] x, y, height above the ground, and time, by rising times; first and last time that something was there
     sensor_times: Doubles  # [S] seconds
     sensors: Doubles  # [S, 2] metres
     period: float  # seconds from sweep to sweep
@@ -36,17 +35,19 @@ class Cloud:
 
 
 def cloud_of(sweeps: Sweeps, found: list[Candidates]) -> Cloud:
-    free, held, seen, times, heights = (_joined(found, name) for name in ("free", "held", "seen", "times", "heights"))
-    points = _joined(found, "points")
+    free, again, seen, times, heights = (_joined(found, name) for name in ("free", "again", "seen", "times", "heights"))
+    points, held, gone = (_joined(found, name) for name in ("points", "held", "gone"))
     order = np.argsort(times, kind="stable")
-    still = (free == 0) & (held > 0)
+    still = (free == 0) & (held > 0).any(1)
     own, others = order[~still[order]], order[still[order]]
     middles = np.array([s.frame.time_mid for s in sweeps.sweeps])
     places = np.array([s.sensor[:2] for s in sweeps.sweeps], dtype=np.float64)
-    moving = (free >= RUN) & (seen >= held // 2)
-    standing = np.column_stack([points[others, :2], heights[others], times[others]])
+    moving = (free >= RUN) & (seen >= again // 2)
+    ends = times[others, None] + sweeps.period * held[others] * (-1, 1)
+    passed = times[own, None] + sweeps.period * gone[own] * (-1, 1)
+    standing = np.column_stack([points[others, :2], heights[others], times[others], ends])
     return Cloud(
-        points[own], times[own], heights[own], moving[own], standing, middles, places, sweeps.period
+        points[own], times[own], heights[own], moving[own], passed, standing, middles, places, sweeps.period
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from nurec_lite.capture.tracking.returns import FARTHEST, Floats, Grid, Returns,
 NEAREST = 2.0  # metres: nearer returns are the vehicle's own
 VOXEL = 0.2  # metres: returns of a sweep that are looked at are so far apart
 MARGIN, MARGIN_RATE = 0.4, 0.01  # least difference of ranges: metres, and metres a metre
+RUN = 2  # sweeps in a row that saw past a return that moves for certain
 OFFSETS = (1, 2, 4, 6, 9, 13, 18, 25, 36, 54, 80)  # sweeps before and after that are compared
 
 
@@ -29,8 +30,10 @@ class Candidates:
     times: NDArray[np.float64]  # [n] seconds
     heights: Floats  # [n] metres above the ground
     free: NDArray[np.int64]  # [n] most sweeps in a row, on one side of time, that saw past the return
-    held: NDArray[np.int64]  # [n] sweeps that saw something there
+    again: NDArray[np.int64]  # [n] sweeps that saw something there, further away in time than one that saw past it
     seen: NDArray[np.int64]  # [n] sweeps that saw past it, in all
+    held: NDArray[np.int64]  # [n, 2] sweeps before and after: the furthest that saw something there, 0 without one
+    gone: NDArray[np.int64]  # [n, 2] sweeps before and after: the last of the first that saw past it in a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +67,20 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], ground: Ground) -> 
     used = (heights > CLEAR) & (heights < 5.0) & (returns.ranges > NEAREST) & (returns.ranges < FARTHEST)
     index = thinned(returns.points, np.flatnonzero(used))
     points = returns.points[index]
-    free, held, seen = (np.zeros(len(index), np.int64) for _ in range(3))
-    for sign in (-1, 1):
-        run = np.zeros(len(index), np.int64)
+    free, again, seen = (np.zeros(len(index), np.int64) for _ in range(3))
+    held, gone = np.zeros((len(index), 2), np.int64), np.zeros((len(index), 2), np.int64)
+    for side, sign in enumerate((-1, 1)):
+        run, left = np.zeros(len(index), np.int64), np.zeros(len(index), np.bool_)
         for offset in OFFSETS:
             j = i + sign * offset
             if 0 <= j < len(sweeps.sweeps):
                 past, there = _compare(sweeps.sweeps[j], images[j], sweeps.grid, points)
                 run = np.where(there, 0, run + past)
                 free = np.maximum(free, run)
-                held, seen = held + there, seen + past
-    return Candidates(index, points, returns.times[index], heights[index], free, held, seen)
+                again, seen, left = again + (there & left), seen + past, left | past
+                held[there, side] = offset
+                gone[(run >= RUN) & (gone[:, side] == 0), side] = offset
+    return Candidates(index, points, returns.times[index], heights[index], free, again, seen, held, gone)
 
 
 def _compare(

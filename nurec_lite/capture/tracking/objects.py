@@ -14,6 +14,7 @@ from nurec_lite.capture.tracking.smooth import Doubles, velocities
 
 AROUND = 0.4  # metres around a group, and
 AROUND_BOX = 0.3  # metres around a box, where returns are gathered
+WITHIN_BOX = 0.3  # metres from the sides of a box: others that see past a return further inside see through the object
 GAP = 0.3  # sweeps without a return between two moments
 FEWEST = 4  # returns of a moment
 LONGER = 3.5  # sweeps that are searched for an object before its first and after its last moment
@@ -25,6 +26,7 @@ WAY = 1.0  # metres that an object moves at least, and
 WAY_LENGTHS = 0.3  # in its own lengths
 SHARE = 0.5  # of its returns that move for certain, while it drives
 DRIVES = 1.0  # metres a second
+DRIVEN = 0.1  # of its returns, while it drives: fewer are of something else
 SCATTER = 0.3  # metres that its middles may scatter about its way
 KEPT = 0.5  # share of the sweeps between its first and last moment that show it
 WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.4, "Truck": 2.95}  # metres
@@ -83,9 +85,11 @@ def _share(cloud: Cloud, moments: Moments, path: Path) -> float:
     still = cloud.still[a:b]
     still = still[((still[:, :2] > low) & (still[:, :2] < high)).all(1)]
     still = still[_inside(path, still[:, :2], still[:, 2], still[:, 3], 0.0)]
+    own = [_inside(path, still[:, :2], still[:, 2], still[:, end], AROUND_BOX) for end in (4, 5)]
+    still = still[~(own[0] & own[1])]  # a slow object itself was there all the time
     share = _part(moments, np.ones(len(moments), np.bool_), len(still))
     drives = _drives(path, moments.times)
-    if drives.sum() < MOMENTS:
+    if drives.sum() < MOMENTS or moments.counts[drives].sum() < DRIVEN * moments.counts.sum():
         return share
     return max(share, _part(moments, drives, int(_drives(path, still[:, 3]).sum())))
 
@@ -130,7 +134,7 @@ def _moments(cloud: Cloud, rows: NDArray[np.int64], path: Path | None) -> Moment
     number = np.cumsum(np.diff(times, prepend=times[:1]) > GAP * cloud.period)
     count = np.bincount(number)
     mean = np.bincount(number, times) / count
-    moving = np.bincount(number, cloud.moving[rows]) / count
+    moving = np.bincount(number, cloud.moving[rows] if path is None else _moved_on(cloud, path, rows)) / count
     kept = count >= FEWEST
     if path is not None:
         within = (mean > path.times[0] - 0.5 * cloud.period) & (mean < path.times[-1] + 0.5 * cloud.period)
@@ -144,6 +148,13 @@ def _moments(cloud: Cloud, rows: NDArray[np.int64], path: Path | None) -> Moment
         points = points + path.at(mean)[0][of] - path.at(cloud.times[rows])[0]
     first = np.searchsorted(of, np.arange(len(mean)))
     return Moments(mean, cloud.sensor(mean), moving[kept], first, of, points, cloud.heights[rows])
+
+
+def _moved_on(cloud: Cloud, path: Path, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether returns move for certain: others saw past them while the box was elsewhere. Others see past parts of parked cars, too."""
+    points, heights, gone = cloud.points[rows, :2], cloud.heights[rows], cloud.gone[rows]
+    covered = [_inside(path, points, heights, gone[:, side], -WITHIN_BOX) for side in (0, 1)]
+    return cloud.moving[rows] & ~(covered[0] & covered[1])
 
 
 def _without_doubles(found: list[Path]) -> list[Path]:

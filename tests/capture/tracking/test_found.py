@@ -11,6 +11,8 @@ from pandaset_drive import needs_pandaset
 
 from benchmarks.tracking.agreement import compared
 from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.simulate import simulate, traffic
+from nurec_lite.capture.simulate.world import SimulationConfig
 from nurec_lite.capture.tracking import returns
 from nurec_lite.capture.tracking.found import find_tracks
 from nurec_lite.capture.types import FOUND, Capture
@@ -30,6 +32,17 @@ def test_cars_that_drive_on_the_street_are_found_and_parked_ones_are_not(street:
     figures = compared(capture, capture.tracks, found, returns=10)
     assert figures["recall"] >= 0.9
     assert figures["precision"] >= 0.95
+    assert figures["parked_called_moving"] == 0
+
+
+@pytest.mark.slow
+def test_cars_at_a_walking_pace_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are themselves what most other sweeps see at their places."""
+    monkeypatch.setattr(traffic, "_ONCOMING", 1.0)
+    capture = kept(simulate(SimulationConfig(seed=11, speed=0.0, azimuth_steps=720)))
+    figures = compared(capture, capture.tracks, find_tracks(capture), returns=20)
+    assert figures["recall"] >= 0.8
+    assert figures["precision"] >= 0.9
     assert figures["parked_called_moving"] == 0
 
 

@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from nurec_lite.capture.tracking.boxes import Path
+from nurec_lite.capture.tracking.classes import Kind
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.found import is_own
-from nurec_lite.capture.tracking.objects import find_objects
+from nurec_lite.capture.tracking.objects import _moved_on, find_objects
 from nurec_lite.capture.tracking.smooth import smooth
 
 PERIOD = 0.1  # seconds
@@ -51,8 +52,9 @@ def cloud(
             times.append(np.full(len(points[-1]), middles[i]))
     all_points, all_times = np.concatenate(points), np.concatenate(times)
     moving = np.ones(len(all_times), bool)
-    nothing = np.zeros((0, 4)) if still is None else still
-    return Cloud(all_points, all_times, all_points[:, 2], moving, nothing, middles, sensors, PERIOD)
+    nothing = np.zeros((0, 6)) if still is None else still
+    gone = np.stack([all_times, all_times + 60.0], axis=1)  # others saw past it long after
+    return Cloud(all_points, all_times, all_points[:, 2], moving, gone, nothing, middles, sensors, PERIOD)
 
 
 def driven(speeds: Doubles, start: tuple[float, float] = (10.0, 6.0), yaw: float = 0.0) -> Doubles:
@@ -116,7 +118,53 @@ def test_what_lies_where_others_saw_the_same_is_left_out() -> None:
     count = 20000
     hedge = np.column_stack([rng.uniform(0, 30, count), rng.uniform(5, 7, count), rng.uniform(0.3, 1.4, count)])
     times = np.sort(rng.uniform(0, 2.5, count))
-    assert find_objects(cloud([way], still=np.column_stack([hedge, times]))) == []
+    ends = np.column_stack([np.zeros(count), np.full(count, 2.5)])
+    assert find_objects(cloud([way], still=np.column_stack([hedge, times, ends]))) == []
+
+
+def slow(seconds: float) -> tuple[Doubles, Doubles]:
+    """The way of a car at 1 m/s, and as many returns of its own: for some seconds others saw something at their places."""
+    way = driven(np.full(50, 1.0))
+    seen = cloud([way], steps=0.2)
+    around = np.column_stack([seen.times - seconds, seen.times + seconds])
+    return way, np.column_stack([seen.points, seen.times, around])
+
+
+def test_a_slow_car_is_itself_what_others_saw_at_its_place() -> None:
+    way, still = slow(seconds=0.4)
+    (path,) = find_objects(cloud([way], still=still, steps=0.2))
+    assert apart(path, way).max() < 0.3
+
+
+def test_what_others_saw_after_a_box_has_left_stands_still() -> None:
+    way, still = slow(seconds=8.0)
+    assert find_objects(cloud([way], still=np.tile(still, (2, 1)), steps=0.2)) == []
+
+
+def test_what_others_see_past_while_the_box_is_still_there_does_not_move() -> None:
+    """They look through the windows of a parked car. A car at 4 m/s has left its place after 1.5 s, not after 0.2 s."""
+    way = driven(np.full(30, 4.0))
+    seen = cloud([way])
+    middle = way[np.rint(seen.times / PERIOD - 0.5).astype(int), :2]
+    path = Path(PERIOD * (np.arange(30) + 0.5), way[:, :2], way[:, 2], Kind("Car", (4.4, 1.8, 1.5)), np.zeros(30), 1)
+    inside = replace(seen, points=np.column_stack([middle, seen.heights]), heights=np.full(len(middle), 1.0))
+    for seconds, moves in ((0.0, False), (0.2, False), (1.5, True)):
+        gone = seen.times[:, None] + seconds * np.array([-1, 1])
+        assert (_moved_on(replace(inside, gone=gone), path, np.arange(len(middle))) == moves).all()
+
+
+def test_a_part_of_a_drive_without_returns_that_move_has_no_objects() -> None:
+    seen = cloud([driven(np.full(9, 5.0))])
+    assert find_objects(replace(seen, moving=np.zeros(len(seen.times), bool))) == []
+
+
+@pytest.mark.parametrize("speed", [2.0, 9.0])
+def test_cars_side_by_side_at_one_speed_stay_two(speed: float) -> None:
+    """A metre lies between them, less than between the parts of some trucks."""
+    ways = [driven(np.full(40, speed), start=(8.0, y)) for y in (4.0, 6.8)]
+    paths = find_objects(cloud(ways, steps=0.5 * speed * PERIOD))
+    assert len(paths) == 2
+    assert max(min(np.median(apart(path, way)) for way in ways) for path in paths) < 0.3
 
 
 def test_a_wrong_place_does_not_bend_a_path() -> None:
