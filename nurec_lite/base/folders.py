@@ -117,7 +117,8 @@ def check_file(
     path: Path,
     ours: Callable[[bytes], bool],  # whether the first bytes of a file say that we wrote it
 ) -> None:
-    """Raises OutputError if a file at `path` would replace a foreign one. Leftovers next to it are removed."""
+    """Raises OutputError if a file at `path` would replace a foreign one, or another kind of ours, such as the checkpoint of a run.
+    Leftovers next to it are removed."""
     if not path.name.strip():
         raise OutputError(f"'{path}' names no file; {ANOTHER_FILE}")
     remove_leftovers(path.parent)
@@ -126,7 +127,9 @@ def check_file(
     if not stat.S_ISREG((found := os.lstat(path)).st_mode):
         raise OutputError(f"{path} is {_kind(found)}, not a file; {ANOTHER_FILE}")
     owner, head = owner_of(path), _head(path)
-    if head and not ours(head) and not (owner and owner.lists(path)):
+    if head and not ours(head) and owner and owner.lists(path):
+        raise OutputError(f"{path} is another result of {owner.verb}; {ANOTHER_FILE}")
+    if head and not ours(head):
         raise OutputError(f"{path} was not written by nurec_lite; {ANOTHER_FILE}, or remove this one")
 
 

@@ -214,6 +214,13 @@ def test_a_file_may_replace_what_is_empty_or_ours(tmp_path: Path) -> None:
         check_file(Path(), lambda head: True)
 
 
+def test_a_file_of_one_kind_does_not_replace_another_result(ours: Path) -> None:
+    """A pack over the checkpoint of a run, for instance: both are on the list of the folder."""
+    with pytest.raises(OutputError, match=r"config\.yaml is another result of render; name another file by out=FILE$"):
+        check_file(ours / "config.yaml", lambda head: False)
+    check_file(ours / "config.yaml", lambda head: head == b"x")
+
+
 # ---- locks
 
 

@@ -230,7 +230,7 @@ def test_a_long_list_of_tracks_is_shortened(tmp_path: Path) -> None:
     assert len(str(error.value)) < 200
 
 
-@pytest.mark.parametrize("out", ["scene.obj", "scene", ".ply", "folder/", "scene.ply.pt"])
+@pytest.mark.parametrize("out", ["scene.obj", "scene", ".ply", "folder/", "scene.ply.gz"])
 def test_another_kind_of_file_is_refused(out: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"must name a file that ends in \.ply"):
         run(ExportConfig(checkpoint="c.pt", out=out), turned_scene())

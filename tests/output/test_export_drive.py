@@ -137,7 +137,7 @@ def test_the_checkpoint_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFi
     (path.parent / ".nurec_lite").write_text("nurec_lite 1 train\ncheckpoint.pt\n")
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(OutputError, match=f"{path} is the checkpoint of a run; name another file by out=FILE"):
+        with pytest.raises(OutputError, match=f"{path} is another result of train; name another file by out=FILE"):
             main([f"checkpoint={path}", f"out={path}"])
         main([f"checkpoint={path}", "formats=gsplat"])  # the second replaces that of the first
     assert path.read_bytes() == before and f"{path.with_name('scene.pt')}: " in capsys.readouterr().out

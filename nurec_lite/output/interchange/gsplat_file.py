@@ -6,16 +6,14 @@
 """
 
 import io
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from nurec_lite.base.errors import OutputError
 from nurec_lite.output.interchange.flatten import PlainGaussians
 from nurec_lite.output.interchange.notes import MADE, Notes
 
-_ZIP, _HEAD = b"PK\x03\x04", 4096  # first bytes, and how many show the kind of a file
+_ZIP = b"PK\x03\x04"
 
 
 def gsplat_bytes(
@@ -37,16 +35,6 @@ def is_gsplat(
 ) -> bool:
     """Whether it begins as ours do: the notes are the first values."""
     return head.startswith(_ZIP) and MADE.encode() in head
-
-
-def check_no_run(path: Path) -> None:
-    """Raises OutputError if the file is a checkpoint of ours: it is on the list of its folder, so that it might be replaced."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if head and not is_gsplat(head):
-        raise OutputError(f"{path} is the checkpoint of a run; name another file by out=FILE")
 
 
 def _plain(values: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from nurec_lite.base.files import write_text, written
 from nurec_lite.base.folders import check_file
 from nurec_lite.output.interchange.choice import EACH, Choice, Part, parts_of
 from nurec_lite.output.interchange.flatten import UPS, PlainGaussians, in_axes, without_broken
-from nurec_lite.output.interchange.gsplat_file import check_no_run, gsplat_bytes, is_gsplat
+from nurec_lite.output.interchange.gsplat_file import gsplat_bytes, is_gsplat
 from nurec_lite.output.interchange.names import COMPRESSED, GSPLAT, MESHES, PLY, SPLATS, SPZ, Files, fit_for_a_file
 from nurec_lite.output.interchange.notes import Notes, lost_of_splats
 from nurec_lite.output.interchange.ply import compressed_ply_bytes, count_in, is_drawn, is_ply, ply_bytes
@@ -46,8 +46,6 @@ def write_splats(scene: Scene, choice: Choice, layout: Layout, files: Files) -> 
     places = [(part, kind, files.path(kind, name)) for part, name in zip(parts, names, strict=True) for kind in kinds]
     for part, kind, path in places:
         check_file(path, IS_OURS[kind])
-        if kind == GSPLAT:
-            check_no_run(path)
         if choice.node != EACH:
             _check_filled(part, kind, path)
     lines = [line for part, kind, path in places for line in _write(scene, part, kind, layout, path)]
