@@ -83,6 +83,8 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
         why = str(error) if isinstance(error, TorchFileError) else type(error).__name__
         raise CheckpointError(f"{path} is not a whole checkpoint ({why}); use another one") from error
     of_this = isinstance(content, dict) and type(content.get("format")) is int and content["format"] == FORMAT
+    if isinstance(content, dict) and "splats" in content:
+        raise CheckpointError(f"{path} is a checkpoint of gsplat; give one of train, such as OUT/checkpoint.pt")
     if not of_this or not content.keys() >= _PARTS:
         raise CheckpointError(
             f"{path} is not a checkpoint of this version; train again, or use the version that wrote it"

@@ -14,7 +14,7 @@ from exported import rows, turned_scene
 from pxr import Usd, UsdGeom
 from tiny_capture import tiny_capture, tiny_config, tiny_scene, tiny_state
 
-from nurec_lite.base.errors import ConfigError, OutputError
+from nurec_lite.base.errors import ConfigError, OutputError, UserError
 from nurec_lite.capture.digest import digest_of
 from nurec_lite.config import DataConfig, ExportConfig
 from nurec_lite.export import Drive, main, run
@@ -140,7 +140,21 @@ def test_the_checkpoint_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFi
         with pytest.raises(OutputError, match=f"{path} is another result of train; name another file by out=FILE"):
             main([f"checkpoint={path}", f"out={path}"])
         main([f"checkpoint={path}", "formats=gsplat"])  # the second replaces that of the first
+    with pytest.raises(UserError, match=r"scene\.pt is a checkpoint of gsplat; give one of train, such as OUT/check"):
+        main([f"checkpoint={path.with_name('scene.pt')}"])
     assert path.read_bytes() == before and f"{path.with_name('scene.pt')}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("time", "refused"), [(-0.6, True), (-0.1, False), (1.5, True), (1500.0, True)])
+def test_a_time_outside_of_the_drive_is_refused(time: float, refused: bool, tmp_path: Path) -> None:
+    """A file without actors would be the answer to milliseconds."""
+    config = ExportConfig(checkpoint=str(tmp_path / "c.pt"), time=time)
+    if refused:
+        with pytest.raises(ConfigError, match=r"but the drive spans 0\.000 to 0\.900 s; choose a time within it"):
+            run(config, turned_scene(), span=(0.0, 0.9))
+    assert not list(tmp_path.iterdir())
+    if not refused:
+        assert run(config, turned_scene(), span=(0.0, 0.9))
 
 
 def test_the_middle_of_the_drive_is_that_of_its_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

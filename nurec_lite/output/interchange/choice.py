@@ -13,6 +13,7 @@ from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.scene import Scene
 
 ALL, STATIC, EACH = "all", "background", "each"
+BEYOND_S = 0.5  # seconds beyond the drive that a time may lie: its frames have a length, and clocks of sensors differ
 SHOWN_IDS = 8  # of the tracks, where a message lists them
 
 
@@ -42,6 +43,12 @@ def check_choice(scene: Scene, choice: Choice) -> None:
     """Raises ConfigError if the scene has no such part."""
     if choice.time is not None and not math.isfinite(choice.time):
         raise ConfigError(f"time={choice.time}, but must be a number of seconds")
+    if choice.time is not None and choice.span is not None:
+        first, last = choice.span
+        if not first - BEYOND_S <= choice.time <= last + BEYOND_S:
+            raise ConfigError(
+                f"time={choice.time:g}, but the drive spans {first:z.3f} to {last:z.3f} s; choose a time within it"
+            )
     if choice.node == EACH and choice.time is not None:
         raise ConfigError("node=each writes every actor in its own frame, at no time; leave time out, or use node=all")
     if not is_actor(choice.node):
