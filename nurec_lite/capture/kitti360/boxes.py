@@ -93,7 +93,12 @@ def _box(item: ElementTree.Element) -> Box | None:
     label = _text(item, "label")
     if flaw := label_flaw(label):
         raise ValueError(f"the class '{short(label)}' {flaw}")
-    return Box(f"{label.replace('/', '-')}-{natural(_text(item, 'instanceId'))}", label, natural(stamp), T, size)
+    return Box(f"{label.replace('/', '-')}-{natural(_text(item, _number_of(item)))}", label, natural(stamp), T, size)
+
+
+def _number_of(item: ElementTree.Element) -> str:
+    """Returns the field with the number of an object: boxes of train_full, as of drive 0004, have no instanceId."""
+    return "instanceId" if item.find("instanceId") is not None or item.find("dynamicSeq") is None else "dynamicSeq"
 
 
 def _matrix(item: ElementTree.Element, key: str, count: int) -> list[float]:

@@ -146,6 +146,18 @@ def test_a_mirrored_box_is_the_same_box(root: Path) -> None:
     assert read_kitti360(root, drive=NAME).tracks.ids == (CAR, LORRY)
 
 
+def test_boxes_of_train_full_have_sequences_instead_of_instances(root: Path) -> None:
+    before = read_kitti360(root, drive=NAME).tracks
+    text = re.sub(
+        r"<semanticId>.*?</semanticId><instanceId>(.*?)</instanceId>", r"<dynamicSeq>\1</dynamicSeq>", boxes_xml()
+    )
+    (root / BOXES).unlink()
+    (root / "data_3d_bboxes/train_full").mkdir()
+    (root / f"data_3d_bboxes/train_full/{NAME}.xml").write_text(text)
+    found = read_kitti360(root, drive=NAME).tracks
+    assert found.ids == before.ids and torch.equal(found.translations, before.translations)
+
+
 def test_a_second_box_of_an_object_in_a_frame_is_a_finding(root: Path) -> None:
     path, before = root / BOXES, read_kitti360(root, drive=NAME)
     first = re.search(r"<object2>.*?</object2>", boxes_xml(), re.DOTALL)
