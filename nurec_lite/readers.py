@@ -89,7 +89,7 @@ def read_capture(
     meanwhile: Callable[[], None] = nothing,  # work to do while poses are estimated and tracks are searched
     source: Capture | None = None,  # made in Python; None: the capture that the configuration names
     split: str | None = None,  # which its frames must allow
-    check: Callable[[Capture], None] = nothing,  # begins checks of what the capture says, before tracks are searched
+    check: Callable[[Capture], None] = nothing,  # is given the capture before its tracks are searched
 ) -> Capture:
     """The capture without a split."""
     with span("read"):

@@ -33,13 +33,13 @@ from nurec_lite.base.place import place_of
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.ranks import begin, own_device, present
-from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, known_checks
+from nurec_lite.capture.checks.begun import BegunChecks, begin_checker, begin_checks, known_checks
 from nurec_lite.capture.checks.doubts import read_doubts, write_doubts
 from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.digest import Digest
+from nurec_lite.capture.tracking.source import begin_search, end_search
 from nurec_lite.capture.types import Capture
-from nurec_lite.capture.waiting import begin_helpers, end_search
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.cluster import lost_jobs_fail
 from nurec_lite.cli.command import command
@@ -330,7 +330,8 @@ def work(arguments: list[str]) -> None:
     folders.clear()
     places.clear()
     if not any(argument.startswith(("-", "train.resume=")) for argument in arguments) and place_of().first:
-        begin_helpers()
+        begin_search()
+        begin_checker()
         begin_first_scene(sys.orig_argv)
     try:
         with composed_once(arguments), lost_jobs_fail(arguments):

@@ -25,7 +25,7 @@ class SteadyMotion(NamedTuple):
 
     @staticmethod
     def of(motion: Motion) -> "SteadyMotion":
-        """From a motion with parts [F, ...] or [...]."""
+        """The same motion as one by quaternions, with parts [F, ...] or [...]."""
         angle = motion.turn.norm(dim=-1, keepdim=True)
         first = torch.eye(3, dtype=angle.dtype, device=angle.device)[0]
         axis = torch.where(angle > _STILL, motion.turn / angle.clamp(min=_STILL), first)

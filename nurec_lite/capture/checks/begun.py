@@ -12,13 +12,15 @@ from functools import partial
 from threading import Thread
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.processes import Kind
+from nurec_lite.base.waiting import begin, take, workers
 from nurec_lite.capture.checks.doubts import log_doubts
 from nurec_lite.capture.checks.starts import Start, starts_of
 from nurec_lite.capture.checks.verdict import Verdict, failed
 from nurec_lite.capture.types import Capture
-from nurec_lite.capture.waiting import take_checker, workers
 
 Result = tuple[list[Verdict], dict[str, Start]]
+CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
 ALL, CORRECTIONS = "all checks", "first corrections"
 
 
@@ -74,6 +76,17 @@ class BegunChecks:
         return self._result.result()[1]
 
 
+def begin_checker() -> None:
+    """Starts the process that will check a capture."""
+    begin(CHECKER, _load_checks)
+
+
+def _load_checks() -> None:
+    import scipy.spatial  # noqa: F401
+
+    import nurec_lite.capture.checks.trust  # noqa: F401
+
+
 def begin_checks(
     capture: Capture,
     source: str,  # file or folder, for the message
@@ -81,7 +94,7 @@ def begin_checks(
     apart: bool = False,  # whether the process that waits, if there is one, can read its frames
 ) -> BegunChecks:
     here = partial(_checked, capture, source, trust, 1)
-    helper = take_checker() if apart else None
+    helper = take(CHECKER) if apart else None
     if helper is None:
         return BegunChecks(here)
     call = partial(_checked, capture, source, trust, workers())

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from nurec_lite.capture import waiting
+from nurec_lite.base import waiting
 from nurec_lite.capture.checks import begun, run, trust
 from nurec_lite.capture.checks.begun import BegunChecks, begin_checks
 from nurec_lite.capture.checks.sample import Sample
@@ -30,11 +30,11 @@ def street() -> Capture:
 def cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(waiting, "cores", lambda: 6)
     yield
-    waiting.end_search()
+    waiting.end(begun.CHECKER)
 
 
 def checks_apart(capture: Capture) -> BegunChecks:
-    waiting.begin_helpers()
+    begun.begin_checker()
     return begin_checks(capture, "street", False, apart=True)
 
 
@@ -49,11 +49,11 @@ def test_processes_find_what_threads_find(street: Capture) -> None:
 
 
 def test_a_process_may_begin_before_the_capture_is_known(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting.begin_helpers()
+    begun.begin_checker()
     monkeypatch.setattr(begun, "_checked", checked_here)
     assert words(begin_checks(street, "street", False)) == [str(os.getpid())], "in a thread"
     (child,) = words(begin_checks(street, "street", False, apart=True))
-    assert child not in ("", str(os.getpid())) and waiting.CHECKER not in waiting._waiting
+    assert child not in ("", str(os.getpid())) and not waiting._waiting
     assert words(begin_checks(street, "street", False, apart=True)) == [str(os.getpid())], "no process waits"
 
 
@@ -123,7 +123,6 @@ def test_checks_that_nobody_waits_for_end(street: Capture, monkeypatch: pytest.M
     monkeypatch.setattr(begun, "_checked", lambda *given: signal.pause())
     checks = checks_apart(street)
     checks.close()
-    waiting.end_search()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

@@ -37,7 +37,7 @@ def test_cars_that_drive_on_the_street_are_found_and_parked_ones_are_not(street:
 
 @pytest.mark.slow
 def test_cars_at_a_walking_pace_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are themselves what most other sweeps see at their places."""
+    """Most other sweeps see the cars themselves at their places."""
     monkeypatch.setattr(traffic, "_ONCOMING", 1.0)
     capture = kept(simulate(SimulationConfig(seed=11, speed=0.0, azimuth_steps=720)))
     figures = compared(capture, capture.tracks, find_tracks(capture), returns=20)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that wait for a capture search and check it. What they cannot do this process does."""
+"""Processes that wait for a capture search and check it. This process does the work that they cannot do."""
 
 import os
 import signal
@@ -12,13 +12,13 @@ from time import sleep
 import pytest
 import torch
 
+from nurec_lite.base import waiting
 from nurec_lite.base.pool import in_threads
-from nurec_lite.capture import waiting
-from nurec_lite.capture.checks.begun import begin_checks
+from nurec_lite.base.waiting import done_apart
+from nurec_lite.capture.checks.begun import CHECKER, begin_checker, begin_checks
 from nurec_lite.capture.tracking.found import find_tracks
-from nurec_lite.capture.tracking.source import with_tracks
+from nurec_lite.capture.tracking.source import SEARCHER, begin_search, end_search, with_tracks
 from nurec_lite.capture.types import Capture
-from nurec_lite.capture.waiting import begin_helpers, search_apart
 from nurec_lite.config import DataConfig
 from nurec_lite.readers import open_capture, read_capture
 
@@ -26,12 +26,11 @@ from nurec_lite.readers import open_capture, read_capture
 @pytest.fixture(autouse=True)
 def helper(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(waiting, "cores", lambda: 8)
-    begin_helpers()
+    begin_search()
+    begin_checker()
     yield
-    waiting.end_search()
-    for one in waiting._waiting.values():
-        one.close()
-    waiting._waiting.clear()
+    waiting.end(SEARCHER)
+    waiting.end(CHECKER)
 
 
 @pytest.fixture(scope="module")
@@ -64,27 +63,27 @@ def test_tracks_of_another_process_are_those_of_this_one(street: Capture) -> Non
 
 
 def test_a_search_uses_threads_of_its_own_process() -> None:
-    process, workers, threads = search_apart(partial(threads_of_a_pool))
+    process, workers, threads = done_apart(SEARCHER, partial(threads_of_a_pool))
     assert process != os.getpid() and (workers, threads) == (3, 1)
 
 
 def test_a_process_that_dies_costs_neither_search_nor_checks(street: Capture) -> None:
-    assert search_apart(partial(failing, os.getpid())) == 7
+    assert done_apart(SEARCHER, partial(failing, os.getpid())) == 7
     assert begin_checks(street, "street", False, apart=True).doubts() == []
 
 
 def test_a_drive_with_tracks_needs_no_search(street: Capture) -> None:
     with_tracks(street, "capture")
-    assert set(waiting._waiting) == {waiting.SEARCHER, waiting.CHECKER}
-    waiting.end_search()
-    assert set(waiting._waiting) == {waiting.CHECKER}
-    waiting.end_search()
+    assert set(waiting._waiting) == {SEARCHER, CHECKER}
+    end_search()
+    end_search()
+    assert set(waiting._waiting) == {CHECKER}
 
 
 def test_a_search_that_cannot_be_sent_is_made_here(street: Capture) -> None:
     here = os.getpid()
-    assert search_apart(partial(lambda: os.getpid())) == here
-    assert search_apart(partial(os.getpid)) == here, "no process waits any more"
+    assert done_apart(SEARCHER, partial(lambda: os.getpid())) == here
+    assert done_apart(SEARCHER, partial(os.getpid)) == here, "no process waits any more"
 
 
 class Load:
@@ -104,7 +103,7 @@ def test_a_capture_that_gets_its_moments_meanwhile_can_be_sent() -> None:
     load, capture = Load(), read_capture(DataConfig(frames=[0, 2]))
     load.capture = replace(capture, images=tuple(replace(frame, load=load) for frame in capture.images))
     assert "moments" not in load.capture.__dict__
-    process, images = search_apart(partial(process_and_images, load.capture))
+    process, images = done_apart(SEARCHER, partial(process_and_images, load.capture))
     assert process != os.getpid() and images == len(capture.images)
 
 
