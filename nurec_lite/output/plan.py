@@ -90,7 +90,10 @@ def _sensors(config: RenderConfig, capture: Capture) -> list[str]:
     names = known if config.sensors is None else config.sensors
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ConfigError(f"sensors names '{unknown[0]}', but the sensors of {capture.name} are {', '.join(known)}")
+        file = f"; give a file by sensor={unknown[0]}" if unknown[0].endswith((".yaml", ".yml")) else ""
+        raise ConfigError(
+            f"sensors names '{unknown[0]}', but the sensors of {capture.name} are {', '.join(known)}{file}"
+        )
     if not names:
         raise ConfigError(f"sensors is empty; name some of {', '.join(known)}, or leave sensors out for all of them")
     return list(names)

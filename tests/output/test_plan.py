@@ -115,3 +115,5 @@ def test_a_lidar_that_is_not_there() -> None:
         make_plan(RenderConfig(formats=["png", "ply"]), capture)
     with pytest.raises(ConfigError, match=r"sensors names 'lidar', but the sensors of .* are camera_0, camera_1"):
         make_plan(RenderConfig(sensors=["lidar"]), capture)
+    with pytest.raises(ConfigError, match=r"are camera_0, camera_1; give a file by sensor=wide\.yaml"):
+        make_plan(RenderConfig(sensors=["wide.yaml"]), capture)
