@@ -12,9 +12,13 @@ from nurec_lite.base.errors import UserError
 _WORDS = ("not enough memory", "can't allocate memory", "bad_alloc", "out of memory", "can't start new thread")
 
 
+class MemoryShortError(UserError):
+    """Memory ran out, and the sentence names a remedy."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that memory ran out: torch has several words for it, a thread without memory for its stack another."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, MemoryError | torch.OutOfMemoryError | MemoryShortError):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in _WORDS)
 
@@ -27,7 +31,7 @@ def memory_for(what: str, remedy: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise UserError(f"there is not enough memory for {what}; {remedy}") from error
+        raise MemoryShortError(f"there is not enough memory for {what}; {remedy}") from error
 
 
 def peak_bytes(device: torch.device) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.base.errors import UserError
+from nurec_lite.base.memory import MemoryShortError
 from nurec_lite.base.ranges import span
 from nurec_lite.base.rows import rows_of
 from nurec_lite.base.transfer import upload
@@ -78,7 +78,7 @@ class BatchedRenderer:
                 first += len(some)
             except torch.OutOfMemoryError:
                 if len(some) == 1:
-                    raise UserError(
+                    raise MemoryShortError(
                         f"there is not enough memory on the GPU to render {sensor} from {len(scene.gaussians)} Gaussians; "
                         "use device=cpu, or a larger data.downscale"
                     ) from None

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.memory import is_out_of_memory
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.arguments import check_files
@@ -181,10 +182,13 @@ class Scenes:
             try:
                 with self.device:
                     return self._open(name)
-            except (torch.OutOfMemoryError, MemoryError):
-                pass  # the error's references hold memory: room is made after it
-            except UserError as error:
-                raise RequestError(f"scene {name} cannot be loaded: {error}", BROKEN) from error
+            except Exception as error:
+                short = is_out_of_memory(error)
+                if isinstance(error, UserError) and not short:
+                    raise RequestError(f"scene {name} cannot be loaded: {error}", BROKEN) from error
+                if not short:
+                    raise
+            # Here the error is gone, and the memory that it referred to
             if self._loaded:
                 self._drop()
             elif not self._leaving():

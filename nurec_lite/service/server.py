@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 import grpc
-import torch
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.memory import is_out_of_memory
 from nurec_lite.base.texts import host_and_port
 from nurec_lite.config import ServeConfig
 from nurec_lite.service.calls import Calls
@@ -103,12 +103,12 @@ def _status(name: str, error: Exception) -> tuple[str, str]:
     """The status and the sentence of an error. A defect shows its trace in the log."""
     if isinstance(error, RequestError):
         return error.status, sentence_of(error)
+    if is_out_of_memory(error):
+        return BUSY, "there is not enough memory for this request; ask for a smaller image, or for fewer"
     if isinstance(error, UserError):
         return INVALID, sentence_of(error)
     if isinstance(error, CancelledError):
         return "CANCELLED", "the caller has gone"
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return "RESOURCE_EXHAUSTED", "there is not enough memory for this request; ask for a smaller image"
     log.error("%s failed", name, exc_info=error)
     return "INTERNAL", f"{name} failed in the service ({type(error).__name__}); its log has the trace"
 

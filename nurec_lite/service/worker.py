@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.memory import is_out_of_memory
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.evaluation.measure import as_seen
 from nurec_lite.geometry.lidar import Sweep
@@ -167,7 +168,7 @@ def _settle(job: Job, found: Any) -> None:
 
 def _fatal(error: Exception) -> bool:
     """Whether no later launch can succeed."""
-    if isinstance(error, UserError | torch.OutOfMemoryError):
+    if isinstance(error, UserError) or is_out_of_memory(error):
         return False
     return isinstance(error, RuntimeError) and ("CUDA error" in str(error) or "cudaError" in str(error))
 
