@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import written
+from nurec_lite.base.memory import MemoryShortError, is_out_of_memory
 from nurec_lite.base.names import of_older_file
 from nurec_lite.capture.digest import Digest
 from nurec_lite.config import Config, ModelConfig, to_dict
@@ -32,6 +33,10 @@ _PARTS = {"scene", "optimizer", "generator", "config", "counters", "history"}
 
 class CheckpointError(UserError):
     """The checkpoint cannot be used; the message names the file and the remedy."""
+
+
+class LargeCheckpointError(CheckpointError, MemoryShortError):
+    """Memory ran out while it was read."""
 
 
 def save_checkpoint(
@@ -80,6 +85,10 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
             f"{path} cannot be read ({error.strerror}); change its rights, or use another one"
         ) from error
     except Exception as error:  # many classes for a file that is cut short or something else
+        if is_out_of_memory(error):
+            raise LargeCheckpointError(
+                f"there is not enough memory to read {path}; end other programs, or use another checkpoint"
+            ) from error
         why = str(error) if isinstance(error, TorchFileError) else type(error).__name__
         raise CheckpointError(f"{path} is not a whole checkpoint ({why}); use another one") from error
     of_this = isinstance(content, dict) and type(content.get("format")) is int and content["format"] == FORMAT

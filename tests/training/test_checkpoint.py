@@ -6,6 +6,7 @@ import pickle
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from strangers import small_checkpoint
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.base.files import OutputError
+from nurec_lite.base.memory import is_out_of_memory
 from nurec_lite.config import Config, to_dict
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.calibration import OFFSETS
@@ -195,6 +197,18 @@ def test_a_truncated_file_is_an_error_that_names_it(tmp_path: Path, keep: float)
     path.write_bytes(data[: int(keep * len(data))])
     with pytest.raises(CheckpointError, match=r"cut\.pt is not a whole checkpoint"):
         load_checkpoint(path, "cpu")
+
+
+def test_memory_that_runs_out_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large.pt"
+    save(trained(), path)
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")):
+        monkeypatch.setattr("nurec_lite.training.checkpoint.read_torch_file", Mock(side_effect=error))
+        with pytest.raises(
+            CheckpointError, match=r"not enough memory to read .*large\.pt; end other programs"
+        ) as found:
+            load_checkpoint(path, "cpu")
+        assert is_out_of_memory(found.value)
 
 
 @pytest.mark.parametrize("content", [{"format": 99}, {}, [1, 2], torch.zeros(3)])
