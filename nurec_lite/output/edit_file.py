@@ -137,7 +137,9 @@ def _scene_of(file: str) -> Scene:
 def _trajectory(file: YamlFile, at: str, given: Mapping[Any, Any]) -> Trajectory:
     poses = file.list_of("poses", given, f"{at}.")
     if not 2 <= len(poses) <= MOST_POSES:
-        raise ConfigError(f"{file}: {at}.poses has {len(poses)} poses, but takes 2 to {MOST_POSES}")
+        raise ConfigError(
+            f"{file}: {at}.poses has {len(poses)} pose{'s' * (len(poses) != 1)}, but takes 2 to {MOST_POSES}"
+        )
     for i, pose in enumerate(poses):
         file.check(f"{at}.poses[{i}]", file.mapping(f"{at}.poses[{i}]", pose), _POSE, ("time_s", "x_m", "y_m", "z_m"))
     times = [float(pose["time_s"]) for pose in poses]

@@ -125,7 +125,7 @@ def with_opacity(scene: Scene, own: bool) -> Scene:
         ("", "is empty"),
         ("{", "is no YAML"),
         ("follow: [{track: 000}]", r"follow\[0\].poses is missing"),
-        ("follow: [{track: 000, poses: [{time_s: 1, x_m: 0, y_m: 0, z_m: 0}]}]", "has 1 poses, but takes 2"),
+        ("follow: [{track: 000, poses: [{time_s: 1, x_m: 0, y_m: 0, z_m: 0}]}]", "has 1 pose, but takes 2"),
         (f"follow: [{{track: 000, {POSES.replace('time_s: 2', 'time_s: 0')}}}]", "must be after 0, the time before it"),
         (f"follow: [{{track: 000, {POSES.replace('y_m: 200', 'y_m: east')}}}]", "y_m is 'east', but must"),
         (f"copy: [{{name: '', checkpoint: no.pt, track: 000, {POSES}}}]", r"copy\[0\].name is missing"),

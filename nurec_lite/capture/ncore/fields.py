@@ -42,7 +42,7 @@ def numbers(known: dict[str, Any], key: str, shape: tuple[int, ...], where: str)
     fits = found.dim() == len(shape) and all(n in (-1, m) for n, m in zip(shape, found.shape, strict=True))
     if not fits or not bool((found.abs() < LIMIT).all()):
         sizes = " x ".join("any" if n < 0 else str(n) for n in shape)
-        raise CaptureError(f"{where}: '{short(key)}' must be {sizes} finite numbers; {REMEDY}")
+        raise CaptureError(f"{where}: '{short(key)}' must be {sizes} finite numbers within +-{LIMIT:g}; {REMEDY}")
     return found
 
 
