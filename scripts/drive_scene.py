@@ -98,6 +98,13 @@ def drive(client: Sensorsim, scene: str, left: float, fps: float, out: Path) -> 
     return steps
 
 
+def trusted(file: Path | None) -> bytes | None:
+    try:
+        return None if file is None else file.read_bytes()
+    except OSError as error:
+        raise UserError(f"--certificate is {file}, which cannot be read ({error.strerror}); name a PEM file") from error
+
+
 def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("--address", default="127.0.0.1:50051", help="HOST:PORT of the service")
@@ -107,18 +114,21 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("drive.mp4"), help="film of the first camera: .mp4, .gif or .apng"
     )
+    parser.add_argument("--certificate", type=Path, help="PEM of the service, where it encrypts")
     args = parser.parse_args()
     if args.out.suffix.removeprefix(".") not in KINDS:
         parser.error(f"--out is {args.out}, but must end in one of {', '.join(KINDS)}")
     if not 0 < args.fps <= MOST_FPS or not abs(args.left) <= FARTHEST:
         found = f"--fps is {args.fps:g} and --left {args.left:g}"
         parser.error(f"{found}, but they must lie above 0 to {MOST_FPS} and within +-{FARTHEST}")
-    with ends_with_a_sentence(), Sensorsim(args.address) as client:
+    with ends_with_a_sentence(), Sensorsim(args.address, certificate=trusted(args.certificate)) as client:
         try:
             steps = drive(client, args.scene, args.left, args.fps, args.out)
         except grpc.RpcError as error:
             lacking = error.code() is grpc.StatusCode.UNAVAILABLE
-            remedy = "; start python -m nurec_lite.serve" if lacking else ""  # other answers say their own
+            remedy = (
+                "; start python -m nurec_lite.serve, or give its --certificate" if lacking else ""
+            )  # other answers say their own
             raise UserError(f"{args.address} answers {error.code().name}: {error.details()}{remedy}") from error
     print(f"{args.out}: {steps} steps")
 

@@ -2,10 +2,14 @@
 """The example client: it drives off the recorded path and films its view."""
 
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 import imageio.v3 as iio
 import pytest
 import torch
+from served import service_of
+from test_encryption import certified
 from tiny_capture import tiny_capture
 
 from nurec_lite.capture.trajectory import trajectory_of
@@ -36,12 +40,24 @@ def test_a_drive_is_a_film(client: Sensorsim, tmp_path) -> None:
 def test_the_answer_of_the_service_is_the_sentence(service: Service, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     for port, said in (
         (service.port, "answers NOT_FOUND: scene_id is 'no', but the scenes are mine\n"),
-        (1, "start python -m nurec_lite.serve\n"),
+        (1, "start python -m nurec_lite.serve, or give its --certificate\n"),
     ):
         monkeypatch.setattr(sys, "argv", ["drive_scene.py", "--scene", "no", "--address", f"127.0.0.1:{port}"])
         with pytest.raises(SystemExit):
             main()
         assert capsys.readouterr().err.endswith(said)
+
+
+def test_it_drives_a_service_that_encrypts(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    given = ["drive_scene.py", "--scene", "mine", "--fps", "5", "--out", str(tmp_path / "drive.gif"), "--certificate"]
+    with service_of(run, **certified(tmp_path, "own")) as service:
+        for file in ("own.pem", "none.pem"):
+            monkeypatch.setattr(sys, "argv", [*given, str(tmp_path / file), "--address", f"localhost:{service.port}"])
+            with nullcontext() if file == "own.pem" else pytest.raises(SystemExit):
+                main()
+    said = capsys.readouterr()
+    assert "drive.gif: 5 steps" in said.out
+    assert "none.pem, which cannot be read (No such file or directory); name a PEM file" in said.err
 
 
 @pytest.mark.parametrize("flaw", [["--fps", "0"], ["--fps", "nan"], ["--left", "inf"]])
