@@ -8,7 +8,7 @@ and a few pieces of some files. `looks.py` holds the properties that survive a n
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,21 +16,12 @@ from torch import Tensor
 from nurec_lite.capture.looks import Key
 from nurec_lite.capture.plausible import InTime
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
-from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, ImageFrame, Marked, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
 THOROUGH = 16  # files of a sensor with pieces read, at most
 UNKNOWN = -1
-
-
-@runtime_checkable
-class Marked(Protocol):
-    """A loader of a frame that is encoded in a file."""
-
-    def mark(self, thorough: bool) -> tuple[int, int]:
-        """Bytes of the encoded frame and a checksum. UNKNOWN stands for a value that is unknown, or costly and not asked for."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.types import Capture, CaptureError, Frame
+from nurec_lite.capture.types import Capture, CaptureError, Frame, Marked, Returning, SweepFrame
 from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.lidar import Sweep
 
@@ -36,6 +36,33 @@ class InTime:
         if flaw is not None:
             raise CaptureError(f"{self.name} {flaw[0]}; {flaw[1]}, or leave the frame out by data.frames")
         return sweep
+
+
+@dataclass(frozen=True)
+class MarkedInTime(InTime):
+    """The same for a loader of a file: checks of sweeps compare marks."""
+
+    load: Marked  # type: ignore[assignment]
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.load.mark(thorough)
+
+
+@dataclass(frozen=True)
+class ReturningInTime(MarkedInTime):
+    """The same for a loader that can read points sooner than rays."""
+
+    load: Returning  # type: ignore[assignment]
+
+    def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
+        return self.load.returns(every)
+
+
+def in_time(frame: SweepFrame, name: str) -> SweepFrame:
+    """The frame, whose rays are checked when they are loaded. Its loader has the same methods as before."""
+    able = isinstance(frame.load, Marked), isinstance(frame.load, Returning)
+    kind = ReturningInTime if all(able) else MarkedInTime if able[0] else InTime
+    return replace(frame, load=kind(frame.load, frame.time_start, frame.time_end, name))  # type: ignore[arg-type]
 
 
 def out_of_time(
@@ -69,10 +96,7 @@ def plausible(
     """Returns the capture; its sweeps are checked when they are loaded. CaptureError for the first jump or endless frame."""
     for flaw in _flaws(capture):
         raise CaptureError(f"{source}: {flaw}; correct the poses or times, or leave the frame out by data.frames")
-    checked = (
-        replace(f, load=InTime(f.load, f.time_start, f.time_end, f"{source}: sweep {f.index} of {f.sensor}"))
-        for f in capture.sweeps
-    )
+    checked = (in_time(f, f"{source}: sweep {f.index} of {f.sensor}") for f in capture.sweeps)
     return replace(capture, sweeps=tuple(checked))
 
 

@@ -90,6 +90,15 @@ class Stored(Protocol):
     def encoded(self) -> Encoded: ...
 
 
+@runtime_checkable
+class Marked(Protocol):
+    """A loader of a frame that is encoded in a file."""
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        """Bytes of the encoded frame and a checksum. UNKNOWN stands for a value that is unknown, or costly and not asked for."""
+        ...
+
+
 @dataclass(frozen=True)
 class ImageFrame(Frame):
     """`load()` decodes the image: uint8 [H, W, 3], of the camera's size. It pickles, so that loader processes can call it."""
@@ -112,7 +121,10 @@ class SweepFrame(Frame):
 class Returning(Protocol):
     """A loader of a sweep that can read its points sooner than its rays."""
 
-    def returns(self) -> tuple[Tensor, Tensor]: ...  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
+    def returns(
+        self,
+        every: int = 1,  # about so many points, one is read
+    ) -> tuple[Tensor, Tensor]: ...  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
 
 
 @dataclass(frozen=True)

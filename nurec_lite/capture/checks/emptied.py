@@ -7,9 +7,8 @@ from statistics import median
 
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.digest import Marked
 from nurec_lite.capture.files import PIECE, PIECES
-from nurec_lite.capture.types import SweepFrame
+from nurec_lite.capture.types import Marked, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 
 NEIGHBOURS = 3  # sweeps before and after

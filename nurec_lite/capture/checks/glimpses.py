@@ -20,8 +20,11 @@ Shown = ImageFrame | SweepFrame
 ROWS, COLUMNS = 24, 40  # of a small copy
 PLAIN = 4.0  # grey levels that are added to the standard deviation of a copy, so that noise on one colour stays small
 PIXELS, JPEG = 19e6, 0.1  # that are decoded at the start of a run, and the part of a JPEG's that count
-SECTORS, POINTS = 90, 20_000  # around a lidar, and points of a sweep that are looked at, about
-RAYS = 1.3e6  # of all sweeps of a lidar, at the start of a run
+SECTORS, POINTS = 90, 10_000  # around a lidar, and points of a sweep that are looked at, about
+RAYS, READ = (
+    1.3e6,
+    0.1,
+)  # that are looked at of a lidar, at the start of a run, and part of them that one counts which is only read
 RUN = 9  # neighbouring frames that are compared, where the budget is too small for all
 
 
@@ -43,8 +46,9 @@ def _most(sample: Sample, frames: Sequence[Shown]) -> int:
         return 0
     first = frames[0]
     if not isinstance(first, ImageFrame):
-        lidar = sample.capture.lidar(first.sensor)
-        return len(frames) if sample.sweeps is None else int(RAYS * sample.sweeps / SWEEPS / max(1, stated_rays(lidar)))
+        rays = stated_rays(sample.capture.lidar(first.sensor))
+        cost = max(1.0, rays / _every(rays) + READ * rays)
+        return len(frames) if sample.sweeps is None else int(RAYS * sample.sweeps / SWEEPS / cost)
     if sample.images is None:
         return len(frames)
     camera = sample.capture.camera(first.sensor)
@@ -52,6 +56,11 @@ def _most(sample: Sample, frames: Sequence[Shown]) -> int:
     pixels = camera.width * camera.height if encoded is None else math.prod(encoded.size)
     part = JPEG if encoded is not None and encoded.data.startswith(b"\xff\xd8") else 1.0
     return int(PIXELS * sample.images / IMAGES / len(sample.capture.cameras) / (part * pixels))
+
+
+def _every(rays: int) -> int:
+    """One of so many points is looked at."""
+    return max(1, rays // POINTS)
 
 
 def glimpse_works(sample: Sample) -> Iterator[Callable[[], object]]:
@@ -69,14 +78,15 @@ def _looked_at(sample: Sample, frames: Sequence[Shown]) -> None:
 def glimpse(
     sample: Sample, frame: Shown
 ) -> Tensor | None:  # [n] float32; None: the frame shows nothing, or cannot be read
-    return sample.kept(("glimpse", frame.sensor, frame.index), lambda: _glimpse(frame))
+    return sample.kept(("glimpse", frame.sensor, frame.index), lambda: _glimpse(sample, frame))
 
 
-def _glimpse(frame: Shown) -> Tensor | None:
+def _glimpse(sample: Sample, frame: Shown) -> Tensor | None:
     try:
         if isinstance(frame, ImageFrame):
             return _of_image(frame)
-        return _of_points(frame.load.returns()[0]) if isinstance(frame.load, Returning) else None
+        every = _every(stated_rays(sample.capture.lidar(frame.sensor)))
+        return _of_points(frame.load.returns(every)[0]) if isinstance(frame.load, Returning) else None
     except UserError:
         return None  # another check reports it
 

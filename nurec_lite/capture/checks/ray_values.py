@@ -25,12 +25,19 @@ def value_flaws(
 ) -> Iterator[Flaw]:
     """Flaws of one sweep; none of a sweep without rays."""
     if len(sweep):
+        yield from _finite(sweep)
         yield from _directions(sweep)
         yield from _returned(sweep)
         yield from _rings(sweep.rings, beams)
         if bool(sweep.returned.any()):
             yield from _ranges(sweep.ranges[sweep.returned])
             yield from _intensities(sweep.intensities[sweep.returned])
+
+
+def _finite(sweep: Sweep) -> Iterator[Flaw]:
+    odd = ~(sweep.ranges.isfinite() & sweep.intensities.isfinite() & sweep.directions.isfinite().all(1))
+    if bool(odd.any()):
+        yield f"{int(odd.sum())} of {len(sweep)} rays hold values that are no numbers", "leave these rays out"
 
 
 def _directions(sweep: Sweep) -> Iterator[Flaw]:

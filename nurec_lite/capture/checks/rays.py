@@ -9,10 +9,12 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.emptied import emptied
+from nurec_lite.capture.checks.flawed import flawed
 from nurec_lite.capture.checks.ground import upside_down
 from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
+from nurec_lite.capture.checks.rescaled import rescaled
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.plausible import out_of_time
@@ -74,9 +76,12 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
         else:
             values = next((f for s in sweeps for f in value_flaws(s.sweep, len(lidar.elevations))), None)
             of_rays = _of_rings if lidar.spins else _without_rings
-            yield of_rays(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
+            verdict = of_rays(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
+            yield verdict
+            yield from [] if verdict.level is Level.CERTAIN else flawed(sample, lidar, NAME)
         yield from emptied(sample, lidar, NAME)
-        yield from misplaced(sample, sample.of_lidar(lidar.name), NAME, "sweeps")
+        frames = sample.of_lidar(lidar.name)
+        yield from list(rescaled(sample, frames, NAME)) or misplaced(sample, frames, NAME, "sweeps")
 
 
 def swept(sample: Sample, lidar: Lidar) -> list[Ordered]:

@@ -61,8 +61,9 @@ class SweepFile:
 
     def returns(
         self,
+        every: int = 1,
     ) -> tuple[Tensor, Tensor]:  # points [n, 3] metres, times [n] seconds; without rings and missing rays
-        points = read_points(self.path)
+        points = read_points(self.path, every)
         points = points[~on_vehicle(points), :3]
         azimuth = torch.atan2(points[:, 1], points[:, 0])
         return points, self.forward_time + self.scan.turned(azimuth) * (self.period / TURN)

@@ -157,9 +157,9 @@ class PackSweep:
     def __call__(self) -> Sweep:
         return decode_sweep(self.member.read(), str(self.member), self.beams)
 
-    def returns(self) -> tuple[Tensor, Tensor]:  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
+    def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
         sweep = self()
-        seen = sweep.returned
+        seen = sweep.returned.nonzero()[::every, 0]
         return sweep.directions[seen].double() * sweep.ranges[seen, None].double(), sweep.times[seen]
 
     def mark(self, thorough: bool) -> tuple[int, int]:

@@ -53,15 +53,15 @@ class SweepLoad:
     def mark(self, thorough: bool) -> tuple[int, int]:
         return self.stored.mark(thorough)
 
-    def returns(self) -> tuple[Tensor, Tensor]:  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
+    def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
         if self.pattern.free is not None:
             sweep = self()
             seen = sweep.select(sweep.returned)
-            return seen.directions.double() * seen.ranges.double()[:, None], seen.times
+            return (seen.directions.double() * seen.ranges.double()[:, None])[::every], seen.times[::every]
         points, angles, _ = self._arranged()
         times = self._times(points[:, _TIME], angles[:, 0], angles[:0, 0])[0].clamp(self.start, self.end)
         outside = self._outside(points)
-        return points[outside, :3], times[outside]
+        return points[outside, :3][::every], times[outside][::every]
 
     def _measured(self) -> tuple[Tensor, Tensor | None]:  # [n, 5] x, y, z, intensity, seconds; the driver's rings [n]
         where = f"{self.stored.name}: a sweep of {self.stored.topic.name}"

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sweep of a drive that is wrong: its scale, its rings, its units. The same is found through the loaders of a training."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pytest
+import torch
+from tiny_capture import ROOT
+from torch import Tensor
+
+from nurec_lite.capture.checks.rays import check_rays
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.pack import read_pack
+from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.types import Capture, Marked, Returning, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
+
+Change = Callable[[Sweep], Sweep]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Loads a sweep as a pack does, changed."""
+
+    load: Callable[[], Sweep]
+    change: Change
+
+    def __call__(self) -> Sweep:
+        return self.change(self.load())
+
+    def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
+        sweep = self()
+        some = sweep.returned.nonzero()[::every, 0]
+        return (sweep.directions[some] * sweep.ranges[some, None]).double(), sweep.times[some]
+
+
+@lru_cache(maxsize=1)
+def street() -> Capture:
+    return read_pack(ROOT / "data/street.pack")
+
+
+def with_sweeps(change: Change, *numbers: int) -> Capture:
+    def other(frame: SweepFrame) -> SweepFrame:
+        return replace(frame, load=Stored(frame.load, change if frame.index in numbers else lambda sweep: sweep))
+
+    return replace(street(), sweeps=tuple(map(other, street().sweeps)))
+
+
+def doubts(capture: Capture) -> list[Verdict]:
+    return [v for v in check_rays(Sample(capture)) if v.level not in (Level.RIGHT, Level.UNKNOWN)]
+
+
+def scaled(factor: float) -> Change:
+    return lambda sweep: replace(sweep, ranges=factor * sweep.ranges)
+
+
+def with_rings(sweep: Sweep) -> Sweep:
+    return replace(sweep, rings=sweep.rings[torch.randperm(len(sweep), generator=torch.Generator().manual_seed(0))])
+
+
+def without_numbers(sweep: Sweep) -> Sweep:
+    return replace(sweep, ranges=torch.where(torch.arange(len(sweep)) % 100 == 0, torch.nan, sweep.ranges))
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "sentence"),
+    [
+        (scaled(0.9), Level.LIKELY, "Ranges of sweep 23 of lidar are 0.90 times as long as those of the sweeps before and after it."),
+        (with_rings, Level.CERTAIN, "Rays lie far from the beams of their rings in sweep 23 of lidar."),
+        (without_numbers, Level.CERTAIN, "rays hold values that are no numbers in sweep 23 of lidar."),
+        (lambda s: replace(s, intensities=255 * s.intensities), Level.CERTAIN, "between 0 and 1 in sweep 23 of lidar."),
+    ],
+)  # fmt: skip
+def test_one_sweep_that_is_wrong_is_named(change: Change, level: Level, sentence: str) -> None:
+    (found,) = doubts(with_sweeps(change, 23))
+    assert found.level is level and found.sentence.endswith(sentence) and "by data.frames" in found.text
+
+
+def test_another_scale_from_a_sweep_on_is_named() -> None:
+    (found,) = doubts(with_sweeps(scaled(0.9), *range(25, 50)))
+    assert found.sentence == "From sweep 25 on, ranges of lidar are 0.90 times as long as before."
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_right_sweeps_are_not_doubted(count: int) -> None:
+    assert doubts(replace(street(), sweeps=street().sweeps[:count])) == []
+
+
+def test_the_loaders_of_a_training_can_do_the_same() -> None:
+    """They refuse rays of other times. Checks of sweeps in another place, and of repeated ones, looked at none of them."""
+    checked = plausible(street(), "street")
+    assert all(isinstance(f.load, Marked) and isinstance(f.load, Returning) for f in checked.sweeps)
+    files = {f.index: f.load for f in street().sweeps}
+    again = tuple(replace(f, load=files[24]) if f.index == 25 else f for f in street().sweeps)
+    (found,) = doubts(plausible(replace(street(), sweeps=again), "street"))
+    assert "1 of 50 sweeps of lidar repeat the sweep before" in found.sentence
+
+
+def test_every_so_many_points_are_read_alone() -> None:
+    load = street().sweeps[0].load
+    assert isinstance(load, Returning)
+    points, times = load.returns(7)
+    assert torch.equal(points, load.returns()[0][::7]) and torch.equal(times, load.returns()[1][::7])
