@@ -33,6 +33,9 @@ class Caller(Protocol):
     def wait(self, job: Job, /) -> Any:
         """Returns the job's result; raises once the caller has gone."""
 
+    def gone(self) -> bool:
+        """Whether nobody waits any longer."""
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -77,7 +80,7 @@ class Calls:
         return _bytes("LoadedScenesReturn", scenes=scenes, loaded_instance_capacity=self._scenes.capacity)
 
     def get_available_cameras(self, data: bytes, caller: Caller) -> bytes:
-        scene = self._scenes.get(parsed("SceneRequest", data).scene_id)
+        scene = self._scenes.get(parsed("SceneRequest", data).scene_id, caller.gone)
         cameras = [
             message("AvailableCamera")(
                 intrinsics=spec_of(camera), rig_to_camera=pose_of(camera.T_rig_cam), logical_id=camera.name
@@ -89,7 +92,7 @@ class Calls:
 
     def get_available_trajectories(self, data: bytes, caller: Caller) -> bytes:
         """The path of the rig from time 0 on: time stamps have no sign."""
-        path = self._scenes.get(parsed("SceneRequest", data).scene_id).path
+        path = self._scenes.get(parsed("SceneRequest", data).scene_id, caller.gone).path
         poses = [
             {"pose": pose_of(T), "timestamp_us": round(1e6 * time)}
             for time, T in zip(path.times.tolist(), path.poses, strict=True)
@@ -109,7 +112,7 @@ class Calls:
 
     def render_rgb(self, data: bytes, caller: Caller) -> bytes:
         request = parsed("RGBRenderRequest", data)
-        job, encode = self._image(request)
+        job, encode = self._image(request, caller)
         self._submit(caller, [job])
         return _bytes("RGBRenderReturn", image_bytes=encode(caller.wait(job)))
 
@@ -117,7 +120,7 @@ class Calls:
         """Renders each item; one that fails says why."""
         items = parsed("BatchRGBRenderRequest", data).items
         _check_count(len(items))
-        tried = [_tried(partial(self._image, item.request)) for item in items]
+        tried = [_tried(partial(self._image, item.request, caller)) for item in items]
         self._submit(caller, [made[0] for made in tried if isinstance(made, tuple)])
         shown = [made if isinstance(made, str) else _tried(partial(self._begun, made, caller)) for made in tried]
         results = []
@@ -131,8 +134,8 @@ class Calls:
     def render_aggregated(self, data: bytes, caller: Caller) -> bytes:
         request = parsed("AggregatedRenderRequest", data)
         _check_count(len(request.rgb_requests) + len(request.lidar_requests))
-        images = [self._image(one) for one in request.rgb_requests]
-        sweeps = [self._sweep(one) for one in request.lidar_requests]
+        images = [self._image(one, caller) for one in request.rgb_requests]
+        sweeps = [self._sweep(one, caller) for one in request.lidar_requests]
         self._submit(caller, [*(job for job, _ in images), *sweeps])
         begun = [self._begun(made, caller) for made in images]
         points = [_lidar_bytes(*caller.wait(job)) for job in sweeps]
@@ -141,24 +144,24 @@ class Calls:
         return b"".join([whole, *(_field(2, one) for one in points)])
 
     def render_lidar(self, data: bytes, caller: Caller) -> bytes:
-        job = self._sweep(parsed("LidarRenderRequest", data))
+        job = self._sweep(parsed("LidarRenderRequest", data), caller)
         self._submit(caller, [job])
         return _lidar_bytes(*caller.wait(job))
 
     # ---- jobs
 
-    def _image(self, request: Any) -> tuple[Job, Encoding]:
+    def _image(self, request: Any, caller: Caller) -> tuple[Job, Encoding]:
         kind, quality = image_format(request.image_format), quality_of(request.image_quality)
         body = self._masks.file(request.ego_mask_id.camera_logical_id) if request.insert_ego_mask else None
-        scene = self._scenes.get(request.scene_id)
+        scene = self._scenes.get(request.scene_id, caller.gone)
         when = moment(request, scene.path.span)
         shot = scene.image(request, when, ends(request.sensor_pose, "sensor_pose"))
         return Job(scene, scene.actors.state(placed(request.dynamic_objects), when), shot), Encoding(
             kind, quality, body
         )
 
-    def _sweep(self, request: Any) -> Job:
-        scene: ServedScene = self._scenes.get(request.scene_id)
+    def _sweep(self, request: Any, caller: Caller) -> Job:
+        scene: ServedScene = self._scenes.get(request.scene_id, caller.gone)
         when = moment(request, scene.path.span)
         shot = scene.sweep(request.lidar_config.lidar_type, when, ends(request.sensor_pose, "sensor_pose"))
         return Job(scene, scene.actors.state(placed(request.dynamic_objects), when), shot)

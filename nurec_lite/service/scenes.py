@@ -7,7 +7,8 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -159,12 +160,14 @@ class Scenes:
         """Number of scenes that stay loaded at a time, at most."""
         return self._config.loaded
 
-    def get(self, name: str) -> ServedScene:
-        """The scene, which is loaded if it is not; RequestError for one that is not served."""
+    def get(self, name: str, gone: Callable[[], bool] = lambda: False) -> ServedScene:
+        """The scene, which is loaded if it is not and somebody still waits; RequestError for one that is not served."""
         if name not in self._files:
             raise RequestError(f"scene_id is '{name:.200}', but the scenes are {', '.join(self._files)}", MISSING)
         with self._lock:
             if name not in self._loaded:
+                if gone():  # while others loaded their scenes
+                    raise CancelledError
                 self._loaded[name] = self._load(name)
             self._loaded.move_to_end(name)
             return self._loaded[name]

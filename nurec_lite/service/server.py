@@ -42,6 +42,9 @@ class RpcCaller:
     def wait(self, job: Job) -> Any:
         return job.result.result()
 
+    def gone(self) -> bool:
+        return self._gone
+
     def _leave(self) -> None:
         self._gone = True
         for job in self._jobs:

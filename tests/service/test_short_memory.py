@@ -2,6 +2,7 @@
 """Launches that fail, memory that runs out, and more requests than may be in progress."""
 
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from nurec_lite.service.health import HEALTH
 from nurec_lite.service.scenes import Scenes
 from nurec_lite.service.worker import Worker
 
+GONE = grpc.StatusCode.DEADLINE_EXCEEDED
 SHORT = [
     RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: ..."),
     RuntimeError("CUDA error: out of memory"),
@@ -51,6 +53,37 @@ def test_a_scene_that_lacks_memory_takes_the_place_of_another(
     with service_of(run, tiny_run(tmp_path / "other"), loaded=2) as service:
         service.scenes.get("other")
         assert service.scenes.loaded() == ("other",) and not errors
+
+
+def test_no_scene_is_loaded_for_callers_that_have_gone(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They waited while another scene was loaded: each would take the place of a scene that is asked for."""
+    begun, go, loaded, opened = threading.Event(), threading.Event(), [], Scenes._open
+
+    def waits(scenes: Scenes, name: str) -> Any:
+        loaded.append(name)
+        if name == "other":
+            begun.set()
+            go.wait(60)
+        return opened(scenes, name)
+
+    monkeypatch.setattr(Scenes, "_open", waits)
+    with (
+        service_of(run, tiny_run(tmp_path / "other"), loaded=1) as service,
+        ThreadPoolExecutor(1) as pool,
+        Sensorsim(f"127.0.0.1:{service.port}") as client,
+    ):
+        first = pool.submit(client.get_available_cameras, scene_id="other")
+        assert begun.wait(60)
+        for call in (client.get_available_cameras, client.get_available_trajectories):
+            assert refused(lambda call=call: call(scene_id="mine", timeout=0.3))[0] is GONE
+        assert refused(lambda: client.render_rgb(image_request(), timeout=0.3))[0] is GONE
+        go.set()
+        assert first.result().available_cameras
+        while service.figures.requests() < 4:
+            time.sleep(0.01)
+        assert loaded == ["mine", "other"]
 
 
 def test_a_scene_that_lacks_memory_waits_for_the_frames_of_the_one_before(
