@@ -3,10 +3,13 @@
 
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from nurec_lite.base.errors import ConfigError
 
@@ -96,6 +99,8 @@ class FiguresServer:
     """GET /metrics answers with the figures, GET /healthz with 200 while the service is healthy."""
 
     def __init__(self, figures: Figures, host: str, port: int, healthy: Callable[[], bool]) -> None:
+        since: dict[Any, float] = {}  # by open connections
+
         class Handler(BaseHTTPRequestHandler):
             timeout = PATIENCE_S
 
@@ -116,6 +121,22 @@ class FiguresServer:
 
         class Server(ThreadingHTTPServer):  # a reader that says nothing keeps no other waiting
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                since[request] = time.monotonic()
+                super().process_request(request, client_address)
+
+            def shutdown_request(self, request: Any) -> None:
+                since.pop(request, None)
+                super().shutdown_request(request)
+
+            def service_actions(self) -> None:
+                """Ends readers that say a byte now and then: each would keep a thread."""
+                super().service_actions()
+                for request, begun in list(since.items()):
+                    if time.monotonic() - begun > PATIENCE_S:
+                        with suppress(OSError):
+                            request.shutdown(socket.SHUT_RDWR)
 
             def handle_error(self, request: object, client_address: object) -> None:
                 """Ignores a reader that went away."""

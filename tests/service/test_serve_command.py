@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from nurec_lite.base.paths import PACKAGE
 from nurec_lite.config import ServeConfig
 from nurec_lite.serve import serve, with_runs
 from nurec_lite.service.client import Sensorsim
+from nurec_lite.service.figures import Figures, FiguresServer
 from nurec_lite.service.lidars import patterns
 from nurec_lite.service.scenes import Scenes, described
 
@@ -172,6 +174,25 @@ def test_ports_that_are_taken_are_refused_before_a_scene_is_loaded(run: Path, mo
             service_of(run, metrics_port=first.metrics_port)
     with pytest.raises(UserError, match=r"metrics_port is 50999, which cannot be opened \(port is the same\)"):
         service_of(run, port=50999, metrics_port=50999)
+
+
+def test_a_reader_that_says_a_byte_now_and_then_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nurec_lite.service.figures.PATIENCE_S", 0.5)
+    server = FiguresServer(Figures(), "127.0.0.1", 0, lambda: True)
+    before = threading.active_count()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=0.1) as slow:
+        for _ in range(100):
+            with suppress(OSError):
+                slow.sendall(b"G")
+            with suppress(TimeoutError):
+                assert slow.recv(1) == b""
+                break
+        else:
+            pytest.fail("it is still open after 10 s")
+        while threading.active_count() > before:
+            time.sleep(0.01)
+        assert urlopen(f"http://127.0.0.1:{server.port}/healthz").status == 200
+    server.close()
 
 
 def test_two_runs_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:
