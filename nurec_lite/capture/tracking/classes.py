@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HIGHEST_CAR = 1.95  # metres above the ground of its highest return
+WIDEST_VAN, LOWEST_TRUCK = 2.2, 2.15  # metres: what is wider and higher is a truck, also where no beam reaches its top
 WALKS = 3.5  # metres a second that a pedestrian does not pass
 
 
@@ -56,7 +57,9 @@ def _usual(name: str, height: float) -> NDArray[np.float64]:  # [3] metres
 
 
 def _name(length: float, width: float, height: float, speed: float) -> str:
-    if length > 6.5 or (height > 2.7 and (width > 1.5 or length > 3.0)):
+    high = height > 2.7 and (width > 1.5 or length > 3.0)
+    wide = height > LOWEST_TRUCK and width > WIDEST_VAN
+    if length > 6.5 or high or wide:
         return "Truck"
     if length < 1.1 and width < 1.1 and speed < WALKS and height < 2.2:
         return "Pedestrian"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that move, from the returns that contradict other sweeps to boxes over time. Uncertain ones are left out."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,7 @@ AROUND_BOX = 0.3  # metres around a box, where returns are gathered
 WITHIN_BOX = 0.3  # metres from the sides of a box: others that see past a return further inside see through the object
 GAP = 0.3  # sweeps without a return between two moments
 FEWEST = 4  # returns of a moment
+FURTHER = 3  # moments of a double before or after, so that they are tried
 LONGER = 3.5  # sweeps that are searched for an object before its first and after its last moment
 ROUNDS = 3
 ALIKE = 0.6  # of the usual number of returns: a box before the first or after the last moment then holds the object
@@ -37,7 +40,7 @@ def find_objects(cloud: Cloud) -> list[Path]:
     groups = group(cloud)
     objects = joined(groups, follow(groups, cloud.period))
     found = in_threads(lambda chains: _object(cloud, groups, chains), objects)
-    return _without_doubles([path for path in found if path is not None])
+    return _without_doubles(cloud, [path for path in found if path is not None])
 
 
 def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
@@ -157,13 +160,32 @@ def _moved_on(cloud: Cloud, path: Path, rows: NDArray[np.int64]) -> NDArray[np.b
     return cloud.moving[rows] & ~(covered[0] & covered[1])
 
 
-def _without_doubles(found: list[Path]) -> list[Path]:
-    """Paths without doubles: of two boxes in one place at one time, the one with more returns stays."""
+def _without_doubles(cloud: Cloud, found: list[Path]) -> list[Path]:
+    """Paths without doubles: of two boxes in one place at one time, the one with more returns stays. It goes on as the other does."""
     kept: list[Path] = []
     for path in sorted(found, key=lambda p: -p.returns):
-        if not any(_overlap(path, other) for other in kept):
+        twin = next((i for i, other in enumerate(kept) if _overlap(path, other)), None)
+        if twin is None:
             kept.append(path)
+        elif (longer := _longer(cloud, kept[twin], path)) is not None:
+            kept[twin] = longer
     return sorted(kept, key=lambda p: p.times[0])
+
+
+def _longer(cloud: Cloud, path: Path, other: Path) -> Path | None:
+    """The path with the moments of its double before and after, if that is one sure object."""
+    outside = (other.times < path.times[0] - GAP * cloud.period) | (other.times > path.times[-1] + GAP * cloud.period)
+    if outside.sum() < FURTHER:
+        return None
+    both = ~outside & (other.times >= path.times[0]) & (other.times <= path.times[-1])
+    step = np.median(path.at(other.times[both])[0] - other.places[both], axis=0)
+    times = np.concatenate([path.times, other.times[outside]])
+    order = np.argsort(times)
+    places = np.concatenate([path.places, other.places[outside] + step])[order]
+    yaws = np.unwrap(np.concatenate([path.yaws, other.yaws[outside]])[order])
+    moments = gathered(cloud, replace(path, times=times[order], places=places, yaws=yaws))
+    one = fit(moments)
+    return one if is_sure(cloud, moments, one) else None
 
 
 def _overlap(a: Path, b: Path) -> bool:

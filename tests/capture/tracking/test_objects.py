@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from nurec_lite.capture.tracking.boxes import Path
-from nurec_lite.capture.tracking.classes import Kind
+from nurec_lite.capture.tracking.classes import Kind, kind_of
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.found import is_own
-from nurec_lite.capture.tracking.objects import _moved_on, find_objects
+from nurec_lite.capture.tracking.objects import _moved_on, _without_doubles, find_objects
 from nurec_lite.capture.tracking.smooth import smooth
 
 PERIOD = 0.1  # seconds
@@ -165,6 +165,39 @@ def test_cars_side_by_side_at_one_speed_stay_two(speed: float) -> None:
     paths = find_objects(cloud(ways, steps=0.5 * speed * PERIOD))
     assert len(paths) == 2
     assert max(min(np.median(apart(path, way)) for way in ways) for path in paths) < 0.3
+
+
+def part(way: Doubles, first: int, last: int) -> Path:
+    times = PERIOD * (np.arange(first, last) + 0.5)
+    return Path(
+        times, way[first:last, :2], way[first:last, 2], Kind("Car", (4.4, 1.8, 1.5)), 0 * times, 80 * len(times)
+    )
+
+
+def test_two_parts_of_one_way_are_one_object() -> None:
+    """The first part is the longer one; the second begins before its end, half a metre aside."""
+    way = driven(np.full(50, 6.0))
+    seen = cloud([way])
+    (path,) = _without_doubles(seen, [part(np.add(way, (0.0, 0.5, 0.0)), 25, 50), part(way, 0, 32)])
+    assert len(path.times) == 50
+    assert apart(path, way).max() < 0.3
+
+
+def test_a_double_that_goes_on_elsewhere_is_left_out() -> None:
+    """Nothing is seen where it goes."""
+    way = driven(np.full(50, 6.0))
+    other = way.copy()
+    other[32:, 1] += 3.0 * np.arange(18)
+    seen = cloud([way[:32]])
+    (path,) = _without_doubles(seen, [part(other, 22, 50), part(way, 0, 32)])
+    assert path.times[-1] < 3.2
+
+
+def test_a_high_wide_rear_is_that_of_a_truck() -> None:
+    """The beams pass below the top of a truck ahead, and its side is not seen."""
+    assert kind_of(np.array([0.1, 2.4, 2.4]), 10.0).name == "Truck"
+    assert kind_of(np.array([0.1, 2.0, 2.4]), 10.0).name == "Van"
+    assert kind_of(np.array([4.2, 2.25, 1.6]), 10.0).name == "Car"
 
 
 def test_a_wrong_place_does_not_bend_a_path() -> None:
