@@ -90,6 +90,7 @@ def _ground_under(path: Path, ground: Ground) -> Doubles:  # [n] metres
 def _below(path: Path, ground: Ground, left: float) -> Doubles:  # [n] metres: the ground so far from the way
     across = np.column_stack([-np.sin(path.yaws), np.cos(path.yaws)])
     away = left + np.sign(left) * 0.5 * path.kind.size[1]
-    found = ground.below(np.column_stack([path.places + away * across, np.zeros(len(path.times))])).astype(np.float64)
+    places = np.column_stack([path.places + away * across, np.zeros(len(path.times))])
+    found = ground.below(places, seen=True).astype(np.float64)
     known = np.isfinite(found)
-    return np.where(known, found, np.median(found[known]) if known.any() else np.inf)
+    return np.interp(path.times, path.times[known], found[known]) if known.any() else np.full(len(found), np.inf)

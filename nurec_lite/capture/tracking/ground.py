@@ -24,14 +24,17 @@ class Ground:
 
     heights: Floats  # [X, Y] metres, infinite where nothing is known
     corner: NDArray[np.float64]  # [2] metres
+    bridged: NDArray[np.bool_] | None = None  # [X, Y] cells without returns: no ground next to them is steeper
 
     def below(
         self,
         points: Floats,  # [n, 3] metres
+        seen: bool = False,  # bridged cells count as unknown
     ) -> Floats:  # [n] height of the ground below the points
         cell = np.floor((points[:, :2] - self.corner) / CELL).astype(np.int64)
         x, y = (np.clip(cell[:, i], 0, self.heights.shape[i] - 1) for i in (0, 1))
-        return self.heights[x, y]
+        found = self.heights[x, y]
+        return found if not seen or self.bridged is None else np.where(self.bridged[x, y], np.float32(np.inf), found)
 
 
 def ground_of(sweeps: Sweeps) -> Ground:
@@ -47,7 +50,7 @@ def ground_of(sweeps: Sweeps) -> Ground:
     enough = count >= FEWEST
     low = first + (LOWEST * count).astype(np.int64)
     heights.reshape(-1)[found[enough]] = points[order[low[enough]], 2]
-    return Ground(_no_steeper(_without_pits(heights)), corner)
+    return Ground(_no_steeper(_without_pits(heights)), corner, ~np.isfinite(heights))
 
 
 def _without_pits(heights: Floats) -> Floats:

@@ -52,3 +52,13 @@ def test_a_box_climbs_with_the_street() -> None:
 def test_ground_that_is_not_known_beside_the_way_changes_nothing() -> None:
     found = heights_of(lambda x, y: np.where(np.abs(y) < 1.0, 0.0, np.inf))
     assert float(np.abs(found).max()) < 0.001
+
+
+def test_cells_that_are_bridged_lift_no_box() -> None:
+    """Beyond the last returns the map of the ground rises as far as a street may."""
+    x = np.arange(0, 60, CELL) + 0.5 * CELL
+    beyond = np.broadcast_to(x[:, None] > 36, (len(x), 20))
+    ground = Ground(np.where(beyond, 0.2 * (x[:, None] - 36), 0.0).astype(np.float32), np.array([0.0, -8.0]), beyond)
+    times = np.arange(0, 3.0, 0.1)
+    path = Path(times, np.stack([10 + 10 * times, 0 * times], axis=1), np.zeros(30), CAR, np.zeros(30), 1000)
+    assert float(np.abs(_centres(path, ground)[:, 2] - 0.5 * CAR.size[2]).max()) < 0.001
