@@ -17,7 +17,7 @@ from nurec_lite.capture.checks.edges import View, image_edges, ranks
 from nurec_lite.capture.checks.evidence import STRONG, SURE, agrees, closer_look
 from nurec_lite.capture.checks.fine import speed_of
 from nurec_lite.capture.checks.found import Found
-from nurec_lite.capture.checks.guesses import CLOCK, Guess, all_others, as_said
+from nurec_lite.capture.checks.guesses import CLOCK, YAW, Guess, all_others, as_said
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.trajectory import trajectory_of
@@ -26,7 +26,11 @@ from nurec_lite.geometry.camera import Camera
 CLEARLY = 1.3  # times the contrast as said
 FEW, MANY = 2, 4  # views of each part at least, at first and at a closer look
 GAIN, LOSS = 0.03, 0.02  # of the contrast by a guess: in the part that it is right for at least, and in the other part
-SIGMAS = 4.0  # standard errors between both parts
+FIRST, SIGMAS = 1.5, 4.0  # standard errors between the gains of both parts, at first and at a closer look
+POOR, LESS = (
+    0.7,
+    0.8,
+)  # at first, and closer: times the contrast as said of the other part; not for another camera's place
 NOWHERE = 0.035  # contrast of sensors that do not agree
 LEAST = 0.01  # of the contrast: standard error of a mean at least
 REMEDY = "restore the order of its files, or leave them out by data.frames"
@@ -85,13 +89,18 @@ class Part:
 
 def of_a_part(sample: Sample, camera: Camera, said: Fit, fits: Sequence[Fit]) -> Found | None:
     """Finding for images that a guess explains in one part of the drive, while the other part agrees as the capture says."""
-    part = _part(fits, said, FEW, 0.0) or (_part(_others(sample, camera), said, FEW, 0.0) if _lost(said) else None)
+    able = [
+        f for f in fits if f.guess.place or f.guess.kind in (CLOCK, YAW)
+    ]  # lenses do not change while a vehicle drives
+    part = _part(able, said, FEW, FIRST, POOR) or (
+        _part(_others(sample, camera), said, FEW, FIRST, POOR) if _lost(said) else None
+    )
     if part is None:
         return None
     views, path = together(views_of(closer_look(sample), camera)), trajectory_of(sample.capture)
     closer = fit(views, as_said(camera), path)
     guessed = fit(views, part.guess, path)
-    part = _part([guessed], closer, MANY, SIGMAS)
+    part = _part([guessed], closer, MANY, SIGMAS, LESS)
     if part is None:
         return None
     rows = slice(part.place, None) if part.later else slice(None, part.place)
@@ -128,16 +137,18 @@ def _remedy(guess: Guess) -> str:
     return f"{REMEDY}, or {guess.remedy}" if guess.kind == CLOCK or not guess.place else REMEDY
 
 
-def _part(fits: Sequence[Fit], said: Fit, least: int, errors: float) -> Part | None:
+def _part(fits: Sequence[Fit], said: Fit, least: int, errors: float, poor: float) -> Part | None:
     """The guess with the clearest change, and its place."""
     if not fits:
         return None
     gains = torch.stack([f.contrasts for f in fits]) - said.contrasts  # [G, V]
-    heads, tails = (
-        _means(gains).roll(1, 1),
-        _means(gains.flip(1)).flip(1),
-    )  # [G, V] of the views before a place, and from it on
-    right = [(tails > GAIN) & (heads < -LOSS), (heads > GAIN) & (tails < -LOSS)]
+    heads, tails = _parts(gains)
+    before, after = _parts(said.contrasts[None])
+    other = torch.tensor([f.guess.place is not None for f in fits])[:, None]
+    right = [
+        (tails > GAIN) & (heads < -LOSS) & (other | (after < poor * before)),
+        (heads > GAIN) & (tails < -LOSS) & (other | (before < poor * after)),
+    ]
     inside = torch.arange(gains.shape[1])
     inside = (inside >= least) & (inside <= gains.shape[1] - least)
     found = [
@@ -147,6 +158,12 @@ def _part(fits: Sequence[Fit], said: Fit, least: int, errors: float) -> Part | N
     ]
     sure, part = max(found, key=lambda pair: pair[0], default=(0.0, None))
     return part if sure >= errors else None
+
+
+def _parts(
+    values: Tensor,
+) -> tuple[Tensor, Tensor]:  # [G, V] -> [G, V] each: means of those before each, and from it on
+    return _means(values).roll(1, 1), _means(values.flip(1)).flip(1)
 
 
 def _means(gains: Tensor) -> Tensor:  # [G, V] -> [G, V]: of the values up to each, NaN left out
