@@ -51,9 +51,10 @@ class Scene:
 
 
 def open_scene(
-    root: Path,  # the folder that holds samples, sweeps and the tables
+    root: Path,  # the folder that holds samples, sweeps and the tables; or the tables, or the folder above
     name: str | None,  # or its place among the scenes; None: the only one
 ) -> Scene:
+    root = _root_of(root)
     tables, found = _find(root, name)
     samples = by_token(rows(tables, "sample", "scene_token", {field(found, "token", str, "scene")}))
     if not samples:
@@ -96,6 +97,14 @@ def _named(table: Mapping[str, Value], row: Row, name: str) -> Value:
     if token not in table:
         raise CaptureError(f"{name}.json has no row of the token {short(token)}, which another table names; {REMEDY}")
     return table[token]
+
+
+def _root_of(root: Path) -> Path:
+    """Returns the folder above the tables: people name the tables, or unpack an archive into a folder that is called like them."""
+    if not os.path.isdir(root):
+        return root
+    near = (root, root.absolute().parent, *(path for path in sorted(root.glob("v1.0-*")) if path.is_dir()))
+    return next((place for place in near if any(place.glob("v1.0-*/scene.json"))), root)
 
 
 def _find(root: Path, name: str | None) -> tuple[Path, Row]:

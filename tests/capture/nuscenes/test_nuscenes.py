@@ -51,6 +51,16 @@ def test_sensors_sit_where_they_do(whole: Path) -> None:
     assert capture.images[0].load().shape == (SIZE[1], SIZE[0], 3)
 
 
+def test_the_tables_or_the_folder_above_name_a_scene(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive v1.0-mini.tgz is often unpacked into a folder of the same name."""
+    inner = root.parent / "v1.0-mini"
+    root.rename(inner)
+    monkeypatch.chdir(inner / "v1.0-mini")
+    for place in (inner, inner / "v1.0-mini", inner.parent, Path()):
+        found = read_nuscenes(place, drive=NAME)
+        assert len(found.images) == 6 and len(found.sweeps) == SWEEPS and found.images[0].load().shape[2] == 3
+
+
 def test_points_are_moved_back_to_their_own_times(whole: Path) -> None:
     capture = read_nuscenes(whole, drive=NAME)
     frame, lidar = capture.sweeps[3], capture.lidars[0]
