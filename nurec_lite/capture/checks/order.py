@@ -24,6 +24,7 @@ from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.geometry.camera import Camera
 
 CLEARLY = 1.3  # times the contrast as said
+ELSEWHERE = 2.0  # the same for images of another camera: chance has given 1.6, images of a neighbour that looks the same way 2.8
 FEW, MANY = 2, 4  # views of each part at least, at first and at a closer look
 GAIN, LOSS = 0.03, 0.02  # of the contrast by a guess: in the part that it is right for at least, and in the other part
 FIRST, SIGMAS = 1.5, 4.0  # standard errors between the gains of both parts, at first and at a closer look
@@ -105,7 +106,8 @@ def of_a_part(sample: Sample, camera: Camera, said: Fit, fits: Sequence[Fit]) ->
         return None
     rows = slice(part.place, None) if part.later else slice(None, part.place)
     figures = {"said": _mean(closer.contrasts[rows]), "guessed": _mean(guessed.contrasts[rows])}
-    if figures["guessed"] < STRONG[0]:
+    least = max(STRONG[0], ELSEWHERE * figures["said"] if part.guess.place else 0.0)
+    if figures["guessed"] < least:
         return None
     index = views.frames[part.place if part.later else part.place - 1].index
     where = f"From about image {index} on" if part.later else f"Up to about image {index}"
