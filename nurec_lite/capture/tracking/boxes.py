@@ -27,6 +27,7 @@ TURN_SPAN = 0.35  # seconds of averaged directions
 STRAIGHT = 10.0  # degrees a second: an object that turns faster shows its sides askew
 ROUNDS = 2
 OUTLINED = 40  # returns of a moment that show how sides are turned
+MOST = 4000  # returns that tell the angle of the sides
 FAR = 6.0  # metres of way that tell the yaw better than sides
 WAY_ERROR = 0.4  # metres: standard deviation of the ends of a way, across it
 LARGEST_TURN = 20.0  # degrees
@@ -105,10 +106,20 @@ def _turn_of_sides(moments: Moments, yaws: Doubles, places: Doubles) -> float:  
     way = float(np.linalg.norm(places - places[0], axis=1).max())
     if many.sum() < 4 or way > FAR:
         return 0.0
-    angles = np.deg2rad(np.arange(-LARGEST_TURN, LARGEST_TURN + 1, 2.0))
-    away = np.array([_from_sides(moments, yaws + angle)[many[moments.of]].mean() for angle in angles])
+    angles, some = np.deg2rad(np.arange(-LARGEST_TURN, LARGEST_TURN + 1, 2.0)), _thinned(moments, many)
+    away = np.array([_from_sides(some, yaws[many] + angle).mean() for angle in angles])
     expected = np.arctan2(WAY_ERROR, way)
     return float(angles[(away / CLOSE + 0.5 * (angles / expected) ** 2).argmin()])
+
+
+def _thinned(moments: Moments, kept: NDArray[np.bool_]) -> Moments:
+    """Some of the moments, with every second or third return if there are many."""
+    every = min(OUTLINED // ENOUGH, 1 + int(moments.counts[kept].sum()) // MOST)
+    rows = np.flatnonzero(kept[moments.of])[::every]
+    of = (np.cumsum(kept) - 1)[moments.of[rows]]
+    first = np.searchsorted(of, np.arange(kept.sum()))
+    parts = (moments.times[kept], moments.sensors[kept], moments.moving[kept])
+    return Moments(*parts, first, of, moments.points[rows], moments.heights[rows])
 
 
 def _from_sides(moments: Moments, yaws: Doubles) -> Doubles:  # [p] metres to the nearest side of the visible part
@@ -123,7 +134,8 @@ def _extents(moments: Moments, yaws: Doubles) -> tuple[Doubles, Doubles]:  # low
     low, high = np.zeros((len(moments), 2)), np.zeros((len(moments), 2))
     outside = np.floor(EDGE * count).astype(np.int64)
     for axis in (0, 1):
-        ordered = own[np.lexsort((own[:, axis], moments.of)), axis]
+        apart = moments.of * (np.ptp(own[:, axis]) + 1)  # keeps the moments in their order
+        ordered = np.sort(own[:, axis] + apart) - apart
         low[:, axis] = ordered[moments.first + outside]
         high[:, axis] = ordered[moments.first + count - 1 - outside]
     return low, high
