@@ -32,7 +32,7 @@ DRIVES = 1.0  # metres a second
 DRIVEN = 0.1  # of its returns, while it drives: fewer are of something else
 SCATTER = 0.3  # metres that its middles may scatter about its way
 KEPT = 0.5  # share of the sweeps between its first and last moment that show it
-WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.4, "Truck": 2.95}  # metres
+WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.62, "Truck": 2.95}  # metres
 FASTEST = 60.0  # metres a second
 
 

@@ -200,6 +200,13 @@ def test_a_high_wide_rear_is_that_of_a_truck() -> None:
     assert kind_of(np.array([4.2, 2.25, 1.6]), 10.0).name == "Car"
 
 
+def test_a_truck_close_by_is_found_although_no_beam_reaches_its_top() -> None:
+    """Its returns end at the height of the lidar, so that it looks like a wide van."""
+    way = driven(np.full(40, 2.2), start=(10.0, 4.0))
+    (path,) = find_objects(cloud([way], size=(5.5, 2.5, 2.0), steps=0.2))
+    assert path.kind.size[1] == pytest.approx(2.5, abs=0.1)
+
+
 def test_a_wrong_place_does_not_bend_a_path() -> None:
     times = np.arange(20) * PERIOD
     places = np.column_stack([5 * times, 0 * times])
