@@ -28,10 +28,9 @@ ELSEWHERE = 2.0  # the same for images of another camera: chance has given 1.6, 
 FEW, MANY = 2, 4  # views of each part at least, at first and at a closer look
 GAIN, LOSS = 0.03, 0.02  # of the contrast by a guess: in the part that it is right for at least, and in the other part
 FIRST, SIGMAS = 1.5, 4.0  # standard errors between the gains of both parts, at first and at a closer look
-POOR, LESS = (
-    0.7,
-    0.8,
-)  # at first, and closer: times the contrast as said of the other part; not for another camera's place
+# times the contrast as said of the other part, at most, at first and at a closer look, unless another camera's place fits
+POOR, LESS = 0.75, 0.8
+FRAMES = " frame"  # in the names of guesses about whole frames
 NOWHERE = 0.035  # contrast of sensors that do not agree
 LEAST = 0.01  # of the contrast: standard error of a mean at least
 REMEDY = "restore the order of its files, or leave them out by data.frames"
@@ -90,9 +89,8 @@ class Part:
 
 def of_a_part(sample: Sample, camera: Camera, said: Fit, fits: Sequence[Fit]) -> Found | None:
     """Finding for images that a guess explains in one part of the drive, while the other part agrees as the capture says."""
-    able = [
-        f for f in fits if f.guess.place or f.guess.kind in (CLOCK, YAW)
-    ]  # lenses do not change while a vehicle drives
+    # files are lost in whole frames, and lenses stay
+    able = [f for f in fits if f.guess.place or f.guess.kind == YAW or FRAMES in f.guess.name]
     part = _part(able, said, FEW, FIRST, POOR) or (
         _part(_others(sample, camera), said, FEW, FIRST, POOR) if _lost(said) else None
     )
