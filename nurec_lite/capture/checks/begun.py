@@ -32,10 +32,18 @@ class BegunChecks:
         check: Callable[[], Result],
         said: bool = False,  # the doubts stand in the log already
         close: Callable[[], None] | None = None,  # ends the work
+        at_once: bool = True,  # False: begins with the first block or question, as a search for tracks holds the memory until then
     ) -> None:
         self._result: Future[Result] = Future()
         self._said, self._close = said, close
-        Thread(target=self._work, args=(check,), daemon=True).start()
+        self._thread: Thread | None = Thread(target=self._work, args=(check,), daemon=True)
+        if at_once:
+            self._begin()
+
+    def _begin(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.start()
 
     def _work(self, check: Callable[[], Result]) -> None:
         try:
@@ -51,6 +59,7 @@ class BegunChecks:
     def first(self) -> Iterator[None]:
         """Block that runs at the same time, unless the checks have failed already. If both fail, the error of the checks is raised: it may
         explain the other."""
+        self._begin()
         if self._result.done():
             self._result.result()
         try:
@@ -66,6 +75,7 @@ class BegunChecks:
 
     def doubts(self) -> list[Verdict]:
         """Returns the doubts, and logs them once. Waits. CaptureError with all that is certain, unless the user trusts the capture."""
+        self._begin()
         doubts, _ = self._result.result()
         log_doubts([] if self._said else doubts)
         self._said = True
@@ -73,6 +83,7 @@ class BegunChecks:
 
     def starts(self) -> dict[str, Start]:
         """Returns the starts by the names of cameras. Waits, and raises as `doubts` does."""
+        self._begin()
         return self._result.result()[1]
 
 
@@ -96,7 +107,7 @@ def begin_checks(
     here = partial(_checked, capture, source, trust, 1)
     helper = take(CHECKER) if apart else None
     if helper is None:
-        return BegunChecks(here)
+        return BegunChecks(here, at_once=False)
     call = partial(_checked, capture, source, trust, workers())
 
     def check() -> Result:

@@ -12,9 +12,9 @@ import torch
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.pool import in_threads
-from nurec_lite.capture.checks.begun import BegunChecks, known_checks
+from nurec_lite.capture.checks.begun import BegunChecks, Result, known_checks
 from nurec_lite.capture.checks.run import verdicts
-from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample
+from nurec_lite.capture.checks.sample import IMAGES, Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Capture, CaptureError, Frame
 from nurec_lite.config import DataConfig
@@ -83,7 +83,7 @@ def test_each_frame_is_decoded_once_however_many_threads_there_are() -> None:
     street, counts = counted(open_capture(DataConfig()))
     found = [in_words(street, threads=3)]
     sensors = Counter(sensor for sensor, _ in counts)
-    assert set(counts.values()) == {1} and SWEEPS // 2 <= sensors["lidar"] <= SWEEPS
+    assert set(counts.values()) == {1} and sensors["lidar"] == len(street.sweeps)  # all, since they have few rays
     assert all(sensors[camera.name] == IMAGES for camera in street.cameras)
     found.append(in_words(street, threads=1))
     assert found[0] == found[1] and len(found[0]) > 8
@@ -119,3 +119,23 @@ def test_pools_in_several_threads_leave_torch_its_threads() -> None:
 
 def threads_of(_: int) -> int:
     return torch.get_num_threads()
+
+
+def test_checks_of_this_process_may_wait_for_the_first_question() -> None:
+    asked: list[int] = []
+
+    def check() -> Result:
+        asked.append(1)
+        return [DOUBT], {}
+
+    def block(checks: BegunChecks) -> None:
+        with checks.first():
+            pass
+
+    questions: tuple[Callable[[BegunChecks], object], ...] = (BegunChecks.doubts, BegunChecks.starts, block)
+    for question in questions:
+        checks = BegunChecks(check, at_once=False)
+        assert not asked
+        question(checks)
+        assert checks.doubts() == [DOUBT] and asked == [1]
+        asked.clear()
