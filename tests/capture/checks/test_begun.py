@@ -12,9 +12,10 @@ import torch
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.checks import flawed
 from nurec_lite.capture.checks.begun import BegunChecks, Result, known_checks
 from nurec_lite.capture.checks.run import verdicts
-from nurec_lite.capture.checks.sample import IMAGES, Sample
+from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Capture, CaptureError, Frame
 from nurec_lite.config import DataConfig
@@ -87,6 +88,14 @@ def test_each_frame_is_decoded_once_however_many_threads_there_are() -> None:
     assert all(sensors[camera.name] == IMAGES for camera in street.cameras)
     found.append(in_words(street, threads=1))
     assert found[0] == found[1] and len(found[0]) > 8
+
+
+def test_a_bounded_number_of_large_sweeps_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flawed, "RAYS", 0)
+    street, counts = counted(open_capture(DataConfig()))
+    in_words(street, threads=1)
+    sensors = Counter(sensor for sensor, _ in counts)
+    assert set(counts.values()) == {1} and SWEEPS // 2 <= sensors["lidar"] <= SWEEPS
 
 
 def in_words(capture: Capture, threads: int) -> list[tuple[str, str, str]]:
