@@ -14,11 +14,15 @@ from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import (
     interpolate_trajectory,
+    invert,
     matrix_to_quat,
+    motion_between,
     quat_conjugate,
     quat_multiply,
     quat_to_rotvec,
+    transform,
 )
+from nurec_lite.geometry.steady import SteadyMotion
 
 HALF_SECONDS = 0.05  # before and after a moment: errors of single poses hardly change velocities between them
 MERGED_SECONDS = 1e-6  # poses closer in time are one: sensors share their triggers, up to rounding
@@ -62,6 +66,23 @@ class Trajectory:
     ) -> Tensor:  # [..., 4, 4]
         """Poses by lerp of the translation and slerp of the rotation; beyond the ends the outermost velocity continues."""
         return interpolate_trajectory(self.times, self.poses, torch.as_tensor(times, dtype=self.times.dtype))
+
+    def to_rig(
+        self,
+        points: Tensor,  # [n, 3] metres, world
+        times: Tensor,  # [n] seconds
+    ) -> Tensor:  # [n, 3]
+        """Points in the rig's axes at their own times: as with the inverse of `at`, in a tenth of the time."""
+        if len(self.times) == 1:
+            return transform(invert(self.poses[0]), points)
+        step = (torch.searchsorted(self.times, times.contiguous(), right=True) - 1).clamp(0, len(self.times) - 2)
+        found = torch.empty_like(points)
+        for k in step.unique().tolist():
+            some = (step == k).nonzero()[:, 0]
+            motion = SteadyMotion.of(motion_between(self.poses[k], self.poses[k + 1]))
+            fraction = (times[some] - self.times[k]) / (self.times[k + 1] - self.times[k])
+            found[some] = motion.to_rig(points[some], fraction)
+        return found
 
 
 @dataclass(frozen=True)

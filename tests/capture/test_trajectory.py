@@ -127,3 +127,17 @@ def test_shift_equals_a_capture_that_was_driven_there() -> None:
     offset = invert(frame.T_world_rig_start) @ moved.T_world_rig_start
     torch.testing.assert_close(offset[:3, 3], torch.tensor([0, 1, 0], dtype=torch.float64))
     assert moved.load is frame.load and moved.time_start == frame.time_start
+
+
+@pytest.mark.parametrize("keys", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 33])
+def test_points_in_the_rig_are_those_of_the_poses_at_their_times(keys: int, count: int) -> None:
+    """Also before the first pose and after the last one."""
+    generator = torch.Generator().manual_seed(keys)
+    poses = torch.stack([curve(0.1 * k, 3.0 * k) for k in range(keys)])
+    path = Trajectory(0.1 * torch.arange(keys, dtype=torch.float64), poses)
+    points = 50 * torch.randn(count, 3, generator=generator, dtype=torch.float64)
+    times = 0.7 * torch.rand(count, generator=generator, dtype=torch.float64) - 0.1
+    T = invert(path.at(times))
+    expected = (T[:, :3, :3] @ points[:, :, None])[..., 0] + T[:, :3, 3]
+    torch.testing.assert_close(path.to_rig(points, times), expected, rtol=0, atol=1e-9)

@@ -14,7 +14,7 @@ from nurec_lite.capture.pandaset.tables import REMEDY, numbers, read_table
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CaptureError, SweepFrame
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
-from nurec_lite.geometry.se3 import invert
+from nurec_lite.geometry.se3 import invert, transform
 
 LIDAR = "pandar64"
 BEAMS, STEPS = 64, 1800
@@ -79,9 +79,8 @@ def points_of(
     if not len(values):
         raise CaptureError(f"{path} holds no point of the {'PandarGT' if number else 'Pandar64'}; {REMEDY}")
     times = values[:, 4] - start
-    poses = trajectory.at(times)
-    T = invert(poses if T_rig_lidar is None else poses @ T_rig_lidar)
-    local = (T[:, :3, :3] @ values[:, :3, None])[..., 0] + T[:, :3, 3]
+    local = trajectory.to_rig(values[:, :3], times)
+    local = local if T_rig_lidar is None else transform(invert(T_rig_lidar), local)
     ranges = local.norm(dim=1)
     if not 0.05 < float(ranges.median()) < FARTHEST:
         raise CaptureError(
