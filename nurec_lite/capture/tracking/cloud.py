@@ -2,9 +2,10 @@
 """Returns of all sweeps that may be of something that moves, in order of time."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from nurec_lite.capture.tracking.free_space import RUN, Candidates
 from nurec_lite.capture.tracking.returns import Sweeps
@@ -35,8 +36,8 @@ class Cloud:
 
 
 def cloud_of(sweeps: Sweeps, found: list[Candidates]) -> Cloud:
-    free, again, seen, times, heights = (_joined(found, name) for name in ("free", "again", "seen", "times", "heights"))
-    points, held, gone = (_joined(found, name) for name in ("points", "held", "gone"))
+    points, times, heights = (_joined(found, name, np.float64) for name in ("points", "times", "heights"))
+    free, again, seen, held, gone = (_joined(found, name) for name in ("free", "again", "seen", "held", "gone"))
     order = np.argsort(times, kind="stable")
     still = (free == 0) & (held > 0).any(1)
     own, others = order[~still[order]], order[still[order]]
@@ -51,5 +52,5 @@ def cloud_of(sweeps: Sweeps, found: list[Candidates]) -> Cloud:
     )  # fmt: skip
 
 
-def _joined(found: list[Candidates], name: str) -> Doubles:
-    return np.concatenate([getattr(c, name) for c in found]).astype(np.float64)
+def _joined(found: list[Candidates], name: str, dtype: DTypeLike = np.int16) -> NDArray[Any]:
+    return np.concatenate([getattr(c, name) for c in found]).astype(dtype)

@@ -29,11 +29,11 @@ class Candidates:
     points: Floats  # [n, 3] metres
     times: NDArray[np.float64]  # [n] seconds
     heights: Floats  # [n] metres above the ground
-    free: NDArray[np.int64]  # [n] most sweeps in a row, on one side of time, that saw past the return
-    again: NDArray[np.int64]  # [n] sweeps that saw something there, further away in time than one that saw past it
-    seen: NDArray[np.int64]  # [n] sweeps that saw past it, in all
-    held: NDArray[np.int64]  # [n, 2] sweeps before and after: the furthest that saw something there, 0 without one
-    gone: NDArray[np.int64]  # [n, 2] sweeps before and after: the last of the first that saw past it in a row
+    free: NDArray[np.int16]  # [n] most sweeps in a row, on one side of time, that saw past the return
+    again: NDArray[np.int16]  # [n] sweeps that saw something there, further away in time than one that saw past it
+    seen: NDArray[np.int16]  # [n] sweeps that saw past it, in all
+    held: NDArray[np.int16]  # [n, 2] sweeps before and after: the furthest that saw something there, 0 without one
+    gone: NDArray[np.int16]  # [n, 2] sweeps before and after: the last of the first that saw past it in a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +45,17 @@ class Image:
 
 
 def find_candidates(sweeps: Sweeps, ground: Ground) -> list[Candidates]:
-    images = list(in_threads(lambda s: _image(s, sweeps.grid, ground), sweeps.sweeps))
-    return list(in_threads(lambda i: _candidates(i, sweeps, images, ground), range(len(sweeps.sweeps))))
+    heights = list(in_threads(lambda s: s.points[:, 2] - ground.below(s.points), sweeps.sweeps))
+    images = list(in_threads(lambda i: _image(sweeps.sweeps[i], sweeps.grid, heights[i]), range(len(heights))))
+    return list(in_threads(lambda i: _candidates(i, sweeps, images, heights[i]), range(len(heights))))
 
 
-def _image(returns: Returns, grid: Grid, ground: Ground) -> Image:
-    above = returns.points[:, 2] - ground.below(returns.points) > CLEAR
+def _image(
+    returns: Returns,  # of n points
+    grid: Grid,
+    heights: Floats,  # [n] metres above the ground
+) -> Image:
+    above = heights > CLEAR
     shape = grid.rows, grid.columns
     nearest, farthest = np.full(shape, np.inf, np.float32), np.zeros(shape, np.float32)
     np.minimum.at(nearest.reshape(-1), returns.cells[above], returns.ranges[above])
@@ -61,16 +66,15 @@ def _image(returns: Returns, grid: Grid, ground: Ground) -> Image:
     return Image(minimum_filter(nearest, 3, mode=mode).ravel(), maximum_filter(farthest, 3, mode=mode).ravel())
 
 
-def _candidates(i: int, sweeps: Sweeps, images: list[Image], ground: Ground) -> Candidates:
+def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) -> Candidates:
     returns = sweeps.sweeps[i]
-    heights = returns.points[:, 2] - ground.below(returns.points)
     used = (heights > CLEAR) & (heights < 5.0) & (returns.ranges > NEAREST) & (returns.ranges < FARTHEST)
     index = thinned(returns.points, np.flatnonzero(used))
     points = returns.points[index]
-    free, again, seen = (np.zeros(len(index), np.int64) for _ in range(3))
-    held, gone = np.zeros((len(index), 2), np.int64), np.zeros((len(index), 2), np.int64)
+    free, again, seen = np.zeros((3, len(index)), np.int16)
+    held, gone = np.zeros((2, len(index), 2), np.int16)
     for side, sign in enumerate((-1, 1)):
-        run, left = np.zeros(len(index), np.int64), np.zeros(len(index), np.bool_)
+        run, left = np.zeros(len(index), np.int16), np.zeros(len(index), np.bool_)
         for offset in OFFSETS:
             j = i + sign * offset
             if 0 <= j < len(sweeps.sweeps):
