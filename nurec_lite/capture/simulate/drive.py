@@ -16,7 +16,7 @@ from nurec_lite.capture.simulate.free_rays import lidar_of, neighbours_first, ra
 from nurec_lite.capture.simulate.noise import hashed, normal_field, uniform, uniform_field
 from nurec_lite.capture.simulate.paint import SUN, albedo, cabin_glass, lit, sky
 from nurec_lite.capture.simulate.solids import Material, car
-from nurec_lite.capture.simulate.traffic import ego_pose, parked_solids, traffic
+from nurec_lite.capture.simulate.traffic import Traffic, ego_pose, parked_solids, traffic
 from nurec_lite.capture.simulate.world import SimulationConfig, scenery
 from nurec_lite.geometry.camera import SIDEWAYS, Camera, shutter_fraction, unproject
 from nurec_lite.geometry.free_lidar import bands_of
@@ -168,10 +168,12 @@ class Drive:
     """The street and the cars of one configuration on one device. Kernels cast the rays where they can be compiled, else torch does,
     and for cameras with a bonnet: the same up to rounding."""
 
-    def __init__(self, config: SimulationConfig, device: str, kernels: bool = True) -> None:
+    def __init__(
+        self, config: SimulationConfig, device: str, kernels: bool = True, fleet: Traffic | None = None
+    ) -> None:
         self.config, self.device = config, torch.device(device)
         self.kernels = kernels and compiled.available()
-        self.cameras, self.lidar, self.fleet = _cameras(config), _lidar(config), traffic(config)
+        self.cameras, self.lidar, self.fleet = _cameras(config), _lidar(config), fleet or traffic(config)
         moving = range(self.fleet.moving)
         self._solids = [car(self.fleet.models[k], self.fleet.paints[k]) for k in moving]
         self._solids.append(scenery(config) + parked_solids(self.fleet))

@@ -2,6 +2,7 @@
 """Traffic on the simulated street: the ego car, and the cars that are tracked."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -119,16 +120,28 @@ def _parked(x: float, across: float, times: Tensor) -> tuple[Tensor, Tensor, Ten
     return x * one, across * one, (math.pi if across > 0 else 0.0) * one
 
 
+Way = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # times [T] -> x, across and heading [T]
+
+
 def traffic(config: SimulationConfig) -> Traffic:
+    """The cars of the simulated street: some of each behaviour, and parked ones."""
+    return fleet_of(config, [partial(_BEHAVIOURS[i % 4], config, i // 4) for i in range(config.moving_cars)])
+
+
+def fleet_of(
+    config: SimulationConfig,
+    paths: Sequence[Way],  # of the cars that move
+    moving: tuple[CarModel, ...] = (),  # their models; by turns without
+) -> Traffic:
     """Keyframes at the triggers and one beyond either end. Poses between are exactly their interpolation."""
     times = (torch.arange(-1, config.frames + 1, dtype=torch.float64) + 0.5) / config.rate_hz
-    paths = [partial(_BEHAVIOURS[i % 4], config, i // 4) for i in range(config.moving_cars)]
     keys = [path(times) for path in paths] + [_parked(*spot, times) for spot in _parking_spots(config)]
     shift = int(uniform(0, 100, config.seed, 50))
     models = tuple(CAR_MODELS[(i + i // len(_PAINTS) + shift) % len(CAR_MODELS)] for i in range(len(keys)))
+    models = (*moving, *models[len(moving) :])
     paints = tuple(_PAINTS[(i + shift) % len(_PAINTS)] for i in range(len(keys)))
     tracks = _tracks(times, models, keys) if keys else Tracks.empty()
-    return Traffic(tracks, models, paints, config.moving_cars)
+    return Traffic(tracks, models, paints, len(paths))
 
 
 def _tracks(
