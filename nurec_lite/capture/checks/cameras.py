@@ -98,7 +98,7 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
 def _or_lens(found: Found, views: Views, path: Trajectory) -> Found:
     """The finding, or one about a lens where that explains a clock's offset better."""
     seconds = 1e-3 * found.figures.get(LATE_FIGURE, 0.0) if found.level is Level.LIKELY else 0.0
-    best = instead_of_clock(views, found.camera, path, seconds) if seconds else None
+    best = instead_of_clock(views, found.camera, path, seconds, found.said) if seconds else None
     return found if best is None else _guessed(found.camera, found.said, best, Level.LIKELY)
 
 

@@ -47,12 +47,13 @@ def instead_of_clock(
     camera: Camera,
     path: Trajectory,
     seconds: float,  # that images are taken later than they say
+    said: Fit,  # of the capture's own data
 ) -> Fit | None:
-    """The fit of a lens that agrees better than a clock that is a little off; None: none does."""
+    """The fit of a lens that agrees better than a clock that is a little off, and than the capture; None: none does."""
     name = f"its images were taken {1000 * abs(seconds):.0f} ms {'later' if seconds > 0 else 'earlier'}"
     clock = Guess(name, camera, "correct its time stamps", seconds, kind=CLOCK)
     best = or_of_lens(views, camera, path, fit(views, clock, path))
-    return None if best.guess.kind in (CLOCK, AHEAD.name) else best
+    return None if best.guess.kind in (CLOCK, AHEAD.name) or best.contrast <= said.contrast else best
 
 
 def _order(found: Fit) -> float:
