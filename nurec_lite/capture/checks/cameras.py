@@ -3,6 +3,7 @@
 of the images. Where they do not, conventions that are easily exchanged are tried, and the one that fits is named."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -13,10 +14,19 @@ from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View, pixel_degrees
-from nurec_lite.capture.checks.evidence import IMAGES, agrees, closer_look, level_of
-from nurec_lite.capture.checks.fine import COARSE_PIXELS, LATE_FIGURE, fine, speed_of
+from nurec_lite.capture.checks.evidence import IMAGES, PERHAPS, agrees, closer_look, level_of
+from nurec_lite.capture.checks.fine import COARSE_PIXELS, LATE_FIGURE, TURNED_FIGURE, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
-from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, late_by_many, mountings, neighbours
+from nurec_lite.capture.checks.guesses import (
+    Guess,
+    all_others,
+    as_said,
+    clocks,
+    late_by_many,
+    looking,
+    mountings,
+    neighbours,
+)
 from nurec_lite.capture.checks.lenses import instead_of_clock, or_of_lens
 from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
@@ -91,8 +101,19 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
         views = views_of(closer, camera)
         close = agreement(sample.capture, camera, views) or close
         found = [_or_lens(f, together(views), path) for f in fine(sample.capture, camera, views, said, close)]
+        found = [_if_shown(f, together(views), path) for f in found]
     sample.agreements[camera.name] = close
     return found
+
+
+def _if_shown(found: Found, views: Views, path: Trajectory) -> Found:
+    """The finding; nothing is known where a camera that is turned so much agrees no better than it does as the capture says."""
+    if found.level is not Level.CERTAIN:
+        return found
+    said, turned = (fit(views, looking(found.camera, turn), path) for turn in (0.0, found.figures[TURNED_FIGURE]))
+    if turned.contrast >= PERHAPS[0] * said.contrast and turned.above(said) >= PERHAPS[1]:
+        return found
+    return replace(found, level=Level.UNKNOWN, sentence="Too few edges show the direction of {cameras}.", remedy=None)
 
 
 def _or_lens(found: Found, views: Views, path: Trajectory) -> Found:
