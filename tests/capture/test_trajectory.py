@@ -132,7 +132,7 @@ def test_shift_equals_a_capture_that_was_driven_there() -> None:
 @pytest.mark.parametrize("keys", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 33])
 def test_points_in_the_rig_are_those_of_the_poses_at_their_times(keys: int, count: int) -> None:
-    """Also before the first pose and after the last one."""
+    """Times before the first pose and after the last one count, too."""
     generator = torch.Generator().manual_seed(keys)
     poses = torch.stack([curve(0.1 * k, 3.0 * k) for k in range(keys)])
     path = Trajectory(0.1 * torch.arange(keys, dtype=torch.float64), poses)

@@ -86,7 +86,7 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
     level = None if best is said else level_of(sample, camera, best, said, close is not None)
     doubtful = not poses_wrong and (level is not None or close is None)
     order = other_order(sample, camera, said) if doubtful else None
-    if order is not None:
+    if order is not None and (level is None or order.figures["guessed"] > best.contrast):
         return [order]
     if level is not None:
         sample.keep(("guess", camera.name), best.guess)

@@ -55,6 +55,7 @@ def _possible(capture: Capture, tracks: Tracks) -> Tracks:
 
 
 def _tracks(paths: list[Path], sweeps: Sweeps, ground: Ground) -> Tracks:
+    paths = [path for path in paths if np.isfinite(_ground_under(path, ground)).all()]  # else no height is known
     if not paths:
         return Tracks.empty()
     places = np.concatenate([_centres(path, ground) for path in paths]) + sweeps.origin
@@ -91,6 +92,9 @@ def _below(path: Path, ground: Ground, left: float) -> Doubles:  # [n] metres: t
     across = np.column_stack([-np.sin(path.yaws), np.cos(path.yaws)])
     away = left + np.sign(left) * 0.5 * path.kind.size[1]
     places = np.column_stack([path.places + away * across, np.zeros(len(path.times))])
-    found = ground.below(places, seen=True).astype(np.float64)
-    known = np.isfinite(found)
-    return np.interp(path.times, path.times[known], found[known]) if known.any() else np.full(len(found), np.inf)
+    for seen in (True, False):
+        found = ground.below(places, seen).astype(np.float64)
+        known = np.isfinite(found)
+        if known.any():
+            return np.interp(path.times, path.times[known], found[known])
+    return np.full(len(found), np.inf)
