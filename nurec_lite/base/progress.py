@@ -14,9 +14,7 @@ from nurec_lite.base.meter import Meter, rounded
 
 _IMPORTED = time.monotonic()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PAIR_S = (
-    1.0  # timeout(1) sends SIGTERM to the process and to its group, a terminal that closes SIGHUP twice: one wish each
-)
+_PAIR_S = 1.0  # timeout(1) sends SIGTERM to the process and to its group, a closed terminal SIGHUP twice: one wish each
 _run: dict[str, float] = {}  # when the present run began, if others went before it in this process
 
 

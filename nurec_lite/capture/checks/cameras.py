@@ -39,10 +39,7 @@ from nurec_lite.geometry.camera import Camera
 
 CHECK = "cameras and sweeps"
 BESIDE = 1.5  # times the turns that belong to a guess: a camera that is turned by more has another guess
-CLEARLY = (
-    1.12,
-    3.0,
-)  # times the contrast of the best convention, and standard errors above it: a mounting is off by some amount
+CLEARLY = 1.12, 3.0  # times the best convention's contrast, and standard errors above it: a mounting is a little off
 PLAINER = 0.95  # of the highest contrast of the conventions that a plainer one has at least
 TURNED = 0.87  # times its contrast: a quarter turn is no convention
 PROMISING = 8  # guesses of many that are looked at in full

@@ -21,10 +21,8 @@ ROWS, COLUMNS = 24, 40  # of a small copy
 PLAIN = 4.0  # grey levels that are added to the standard deviation of a copy, so that noise on one colour stays small
 PIXELS, JPEG = 19e6, 0.1  # that are decoded at the start of a run, and the part of a JPEG's that count
 SECTORS, POINTS = 90, 10_000  # around a lidar, and points of a sweep that are looked at, about
-RAYS, READ = (
-    1.3e6,
-    0.1,
-)  # that are looked at of a lidar, at the start of a run, and part of them that one counts which is only read
+RAYS = 1.3e6  # of a lidar that are looked at, at the start of a run
+READ = 0.1  # of a look: the cost of a ray that is only read
 RUN = 9  # neighbouring frames that are compared, where the budget is too small for all
 
 

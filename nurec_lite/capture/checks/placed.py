@@ -14,11 +14,7 @@ from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.geometry.camera import Camera
 
 METRES, MOST_METRES = 0.5, 3.0  # step, and the farthest that is tried on either side
-UP, ABOUT, MOST_DEGREES = (
-    2.0,
-    3.0,
-    20.0,
-)  # the same for a camera that is pitched, and for one that is rolled
+UP, ABOUT, MOST_DEGREES = 2.0, 3.0, 20.0  # the same for a camera that is pitched, and for one that is rolled
 LONGER, MOST_OCTAVES = 0.2, 1.0  # the same for a focal length, in powers of 2
 GLANCE = 1.1  # times the contrast as said that a glance shows
 ROUNDS = 2  # each halves the step about the best one

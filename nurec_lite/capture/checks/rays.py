@@ -25,17 +25,12 @@ SWEEPS = 3  # of a lidar
 MOST = 30_000  # rays of a sweep, about: their elevations are checked
 FEWEST = 200  # rays of a sweep, and
 BEAMS = 4  # beams with rays, that tell anything
-CLOSE, OF_A_BEAM = (
-    0.4,
-    0.4,
-)  # largest error of a beam: degrees, and part of the angle between two beams
+CLOSE, OF_A_BEAM = 0.4, 0.4  # largest error of a beam: degrees, and part of the angle between two beams
 FAR = 1.0  # degrees; more is certain
 FITS = 0.3  # of the difference as said that another reading leaves at most
 WIDE, OF_A_STEP = 1.0, 1.5  # largest spread of a ring's rays: degrees, and angles between two beams
-ROUGH, PAIRS = (
-    0.3,
-    1000,
-)  # part of the difference between any two ranges that neighbours have at most, and pairs that show it
+ROUGH = 0.3  # of the difference between any two ranges: neighbours differ by less
+PAIRS = 1000  # of neighbours that show it
 
 
 DEEP = 4.0  # metres below the lidar, where few returns lie

@@ -15,10 +15,7 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import SweepFrame
 
 FEWEST = 5  # sweeps that tell anything
-LEAST, USUAL = (
-    0.05,
-    8.0,
-)  # change of the logarithm from a sweep to the next, and times the usual one, that nothing around changes
+LEAST, USUAL = 0.05, 8.0  # change of the logarithm, and times the usual change: surroundings change by less
 BACK = 0.2  # of the change that is left where the next sweep takes it back
 RARE = 0.1  # of the steps: if more change so much, surroundings do
 ALIKE = 0.6  # of the sectors that change by the median, within a half of it, at least

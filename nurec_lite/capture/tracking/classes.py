@@ -7,10 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HIGHEST_CAR = 1.95  # metres above the ground of its highest return
-WIDEST_VAN, LOWEST_TRUCK = (
-    2.2,
-    2.15,
-)  # metres: an object wider and higher than both is a truck, also where no beam reaches its top
+WIDEST_VAN, LOWEST_TRUCK = 2.2, 2.15  # metres: wider and higher ones are trucks, also where no beam reaches the top
 WALKS = 3.5  # metres a second that a pedestrian does not pass
 
 
