@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -95,54 +96,70 @@ def resident_bytes() -> float:
     return float(pages) * 4096
 
 
+class _Handler(BaseHTTPRequestHandler):
+    timeout = PATIENCE_S
+
+    def __init__(
+        self,
+        answer: Callable[[str], tuple[int, str]],  # of a path: status and text
+        *given: Any,
+    ) -> None:
+        self._answer = answer
+        super().__init__(*given)
+
+    def do_GET(self) -> None:
+        status, text = self._answer(self.path.partition("?")[0])
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", TEXT)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Writes no line to the log for a request."""
+
+
+class _Server(ThreadingHTTPServer):
+    """A server with a thread for each reader. It ends readers that say a byte now and then: each would keep a thread."""
+
+    def __init__(self, address: tuple[str, int], handler: Callable[..., BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._since: dict[Any, float] = {}  # by open connections
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._since[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        super().service_actions()
+        for request, begun in list(self._since.items()):
+            if time.monotonic() - begun > PATIENCE_S:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignores a reader that went away."""
+
+
 class FiguresServer:
     """GET /metrics answers with the figures, GET /healthz with 200 while the service is healthy."""
 
     def __init__(self, figures: Figures, host: str, port: int, healthy: Callable[[], bool]) -> None:
-        since: dict[Any, float] = {}  # by open connections
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = PATIENCE_S
-
-            def do_GET(self) -> None:
-                answers = {"/metrics": (200, figures.text), "/healthz": (200 if healthy() else 503, lambda: "")}
-                status, text = answers.get(
-                    self.path.partition("?")[0], (404, lambda: "there is /metrics and /healthz\n")
-                )
-                body = text().encode()
-                self.send_response(status)
-                self.send_header("Content-Type", TEXT)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Writes no line to the log for a request."""
-
-        class Server(ThreadingHTTPServer):  # a reader that says nothing keeps no other waiting
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-
-            def process_request(self, request: Any, client_address: Any) -> None:
-                since[request] = time.monotonic()
-                super().process_request(request, client_address)
-
-            def shutdown_request(self, request: Any) -> None:
-                since.pop(request, None)
-                super().shutdown_request(request)
-
-            def service_actions(self) -> None:
-                """Ends readers that say a byte now and then: each would keep a thread."""
-                super().service_actions()
-                for request, begun in list(since.items()):
-                    if time.monotonic() - begun > PATIENCE_S:
-                        with suppress(OSError):
-                            request.shutdown(socket.SHUT_RDWR)
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                """Ignores a reader that went away."""
+        def answer(path: str) -> tuple[int, str]:
+            if path == "/metrics":
+                return 200, figures.text()
+            if path == "/healthz":
+                return 200 if healthy() else 503, ""
+            return 404, "there is /metrics and /healthz\n"
 
         try:
-            self._server = Server((host, port), Handler)
+            self._server = _Server((host, port), partial(_Handler, answer))
         except OSError as error:
             raise ConfigError(
                 f"metrics_port is {port}, which cannot be opened ({error.strerror}); choose another"

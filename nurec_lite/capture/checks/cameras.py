@@ -68,13 +68,9 @@ def parts_of(sample: Sample, camera: Camera) -> Iterator[Callable[[], object]]:
 def _found(sample: Sample, camera: Camera) -> list[Found]:
     """Findings about one camera, after the checks of poses and rays."""
     views, poses_wrong, path = views_of(sample, camera), sample.blamed("poses", "rays"), trajectory_of(sample.capture)
-    if not views:
-        said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
-        return [Found(camera, Level.UNKNOWN, said, "No sweep is of the moments of {cameras}.")]
-    if any(APART in verdict.figures for verdict in sample.found):
-        said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
-        sentence = "While sensors put the rig at two places at one time, sweeps do not show the direction of {cameras}."
-        return [Found(camera, Level.UNKNOWN, said, sentence)]
+    why = _not_compared(sample, views)
+    if why:
+        return [Found(camera, Level.UNKNOWN, Fit(as_said(camera), torch.zeros(0), 0.0, 0), why)]
     stacked, said, close = together(views), _said(sample, camera), _close(sample, camera)
     part = None if poses_wrong else of_a_part(sample, camera, said, _likely_fits(sample, camera))
     if part is not None:
@@ -91,11 +87,23 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
     if poses_wrong:
         sentence = "While the poses or the rays are wrong, sweeps do not show the direction of {cameras}."
         return [Found(camera, Level.UNKNOWN, said, sentence)]
-    if close is None:
-        return [_unclear(camera, views, said)]
-    found, closer = list(fine(sample.capture, camera, views, said, close)), closer_look(sample)
+    return [_unclear(camera, views, said)] if close is None else _fine(sample, camera, views, said, close)
+
+
+def _not_compared(sample: Sample, views: list[View]) -> str:
+    """The reason why images and sweeps are not compared; empty where they are."""
+    if not views:
+        return "No sweep is of the moments of {cameras}."
+    if any(APART in verdict.figures for verdict in sample.found):
+        return "While sensors put the rig at two places at one time, sweeps do not show the direction of {cameras}."
+    return ""
+
+
+def _fine(sample: Sample, camera: Camera, views: list[View], said: Fit, close: Agreement) -> list[Found]:
+    """Findings about a small turn or delay of a camera that looks as the capture says."""
+    found, path = list(fine(sample.capture, camera, views, said, close)), trajectory_of(sample.capture)
     if any(f.level in (Level.LIKELY, Level.CERTAIN) for f in found):  # a few images may all be off alike
-        views = views_of(closer, camera)
+        views = views_of(closer_look(sample), camera)
         close = agreement(sample.capture, camera, views) or close
         found = [_or_lens(f, together(views), path) for f in fine(sample.capture, camera, views, said, close)]
         found = [_if_shown(f, together(views), path) for f in found]
