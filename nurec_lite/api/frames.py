@@ -67,7 +67,7 @@ class Frames:
         self,
         camera: Camera | NovelSensor,
         start: Tensor | None,  # [B, 4, 4] T_world_sensor; None: on the path
-        end: Tensor | None,  # [B, 4, 4] likewise
+        end: Tensor | None,  # [B, 4, 4] poses at the ends
         times: Tensor,  # [B] seconds
         seconds: float | None,  # of the readout; None: as long as it takes
     ) -> Iterable[ImageFrame]:
@@ -88,7 +88,7 @@ class Frames:
         self,
         lidar: Lidar | NovelSensor,
         start: Tensor | None,  # [B, 4, 4] T_world_sensor; None: on the path
-        end: Tensor | None,  # [B, 4, 4] likewise
+        end: Tensor | None,  # [B, 4, 4] poses at the ends
         times: Tensor,  # [B] seconds
         seconds: float | None,  # of a revolution, of a lidar of the caller's own
     ) -> Iterable[SweepFrame]:

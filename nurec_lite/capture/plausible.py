@@ -59,7 +59,7 @@ class ReturningInTime(MarkedInTime):
 
 
 def in_time(frame: SweepFrame, name: str) -> SweepFrame:
-    """The frame, whose rays are checked when they are loaded. Its loader has the same methods as before."""
+    """The frame with a loader that checks its rays. The loader of a file keeps its methods."""
     able = isinstance(frame.load, Marked), isinstance(frame.load, Returning)
     kind = ReturningInTime if all(able) else MarkedInTime if able[0] else InTime
     return replace(frame, load=kind(frame.load, frame.time_start, frame.time_end, name))  # type: ignore[arg-type]

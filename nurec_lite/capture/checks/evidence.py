@@ -30,7 +30,7 @@ BETTER = (
     (1.5, 4.0),
 )  # times the contrast as said, and standard errors above it: the guess is right instead
 PERHAPS = (1.2, 3.5)
-PAIRED = (1.25, 4.0)  # likewise, if few images do not decide: the errors are then those of the gain over more images
+PAIRED = (1.25, 4.0)  # times the contrast as said in few images, and standard errors of the gain in more of them
 APART = (1.5, 2.0)  # times the contrast as said, which does not agree: likely, certain
 CLOSER = 24  # frames of a sensor that are looked at before a capture is called wrong
 LIKELY, CERTAIN = 2.5, 3.5  # own contrasts above zero, in standard errors

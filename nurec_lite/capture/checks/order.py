@@ -21,6 +21,7 @@ from nurec_lite.capture.checks.guesses import CLOCK, YAW, Guess, all_others, as_
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.trajectory import trajectory_of
+from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera
 
 CLEARLY = 1.3  # times the contrast as said
@@ -44,7 +45,7 @@ def other_order(sample: Sample, camera: Camera, said: Fit) -> Found | None:
     frames = [frame for frame in sample.capture.images if frame.sensor == camera.name]
     if len(frames) < 2 * MANY or speed_of(sample.capture, camera, frames) <= FASTEST:
         return None
-    found = [(words, _fit_of(sample, camera, order)) for words, order in _orders(len(frames)).items()]
+    found = [(words, _fit_of(sample, camera, frames, order)) for words, order in _orders(len(frames)).items()]
     words, best = max(found, key=lambda pair: pair[1].contrast)
     if not agrees(best, STRONG) or best.contrast < CLEARLY * said.contrast:
         return None
@@ -65,8 +66,7 @@ def _orders(count: int) -> dict[str, list[int]]:
     }
 
 
-def _fit_of(sample: Sample, camera: Camera, order: Sequence[int]) -> Fit:
-    frames = [frame for frame in sample.capture.images if frame.sensor == camera.name]
+def _fit_of(sample: Sample, camera: Camera, frames: Sequence[ImageFrame], order: Sequence[int]) -> Fit:
     place, views = {frame.index: k for k, frame in enumerate(frames)}, list[View]()
     for frame in spread(sample.images_of(camera.name), VIEWS):
         for view in view_of(sample, camera, frame):
