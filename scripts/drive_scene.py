@@ -14,18 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.program import Parser, ends_with_a_sentence
+from nurec_lite.base.program import Parser, ends_with_a_sentence, fail
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert, pose_matrix
 from nurec_lite.output.films import KINDS, animation
-from nurec_lite.service.cameras import pose_of
-from nurec_lite.service.client import Sensorsim
+
+try:
+    import grpc
+
+    from nurec_lite.service.cameras import pose_of
+    from nurec_lite.service.client import Sensorsim
+except ModuleNotFoundError as error:
+    fail(f"drive_scene.py needs the packages of the extra serve ({error}); run pip install grpcio protobuf")
 
 JPEG = 2
 MOST_FPS, FARTHEST = 1000, 1000  # steps a second; metres

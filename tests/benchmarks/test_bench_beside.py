@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gsplat
 import pytest
+
+pytest.importorskip("gsplat")
+import gsplat
 import torch
 from peer_standin import STANDIN
 from tiny_arguments import TINY

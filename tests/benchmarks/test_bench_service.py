@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("google.protobuf")
 from served import BEAMS, tiny_run
 
 from benchmarks.render.bench_service import CAMERAS, main

@@ -6,8 +6,11 @@ import resource
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+pytest.importorskip("trimesh")
+pytest.importorskip("pxr")
+import numpy as np
 import torch
 import trimesh
 from exported import rows, turned_scene

@@ -5,9 +5,14 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("gaussforge")
+pytest.importorskip("tinyusdz")
+pytest.importorskip("trimesh")
+pytest.importorskip("pxr")
 import gaussforge
 import numpy as np
-import pytest
 import tinyusdz
 import torch
 import trimesh

@@ -6,9 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("gaussforge")
+pytest.importorskip("trimesh")
 import gaussforge
 import numpy as np
-import pytest
 import torch
 import trimesh
 from exported import (

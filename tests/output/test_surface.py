@@ -4,8 +4,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+pytest.importorskip("trimesh")
+import numpy as np
 import torch
 import trimesh
 from torch.nn import functional as F

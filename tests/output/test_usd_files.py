@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+pytest.importorskip("tinyusdz")
+pytest.importorskip("pxr")
+import numpy as np
 import tinyusdz
 import torch
 from exported import parted_in_time, photograph, psnr, still_view, turned_scene, without_tracks, world_from

@@ -5,6 +5,7 @@ import math
 import sys
 from dataclasses import fields, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.step import render_frame
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
+needs_gsplat = pytest.mark.skipif(find_spec("gsplat") is None, reason="needs the package gsplat")
 
 
 # An image
@@ -205,6 +207,7 @@ def far_and_small(coefficients: int = 9) -> tuple[WorldGaussians, CameraView, Te
     return on_gpu(gaussians), replace(single, **ends), make_sky().float().to(GPU)
 
 
+@needs_gsplat
 @pytest.mark.gpu
 @pytest.mark.parametrize("coefficients", [1, 4, 9, 16])
 def test_gsplat_draws_our_image_of_small_far_gaussians(coefficients: int) -> None:
@@ -217,6 +220,7 @@ def test_gsplat_draws_our_image_of_small_far_gaussians(coefficients: int) -> Non
     assert float((depths[0] - depths[1]).abs().mean()) < 0.1  # of 60 to 100 m
 
 
+@needs_gsplat
 @pytest.mark.gpu
 @pytest.mark.parametrize("coefficients", [1, 4, 9, 16])
 def test_harmonics_of_gsplat_are_ours(coefficients: int) -> None:
@@ -226,6 +230,7 @@ def test_harmonics_of_gsplat_are_ours(coefficients: int) -> None:
     )
 
 
+@needs_gsplat
 @pytest.mark.gpu
 def test_gradients_through_gsplat_are_nearly_ours() -> None:
     gaussians, view, sky = far_and_small()
@@ -239,6 +244,7 @@ def test_gradients_through_gsplat_are_nearly_ours() -> None:
         assert F.cosine_similarity(mine.flatten(), theirs.flatten(), dim=0) > 0.98, name
 
 
+@needs_gsplat
 @pytest.mark.gpu
 def test_a_run_with_gsplat(tmp_path: Path) -> None:
     write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")

@@ -4,13 +4,14 @@
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from runpy import run_path
 
 import imageio.v3 as iio
 import pytest
 import torch
 from served import service_of
 from test_encryption import certified
-from tiny_capture import tiny_capture
+from tiny_capture import ROOT, tiny_capture
 
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.service.client import Sensorsim
@@ -66,3 +67,10 @@ def test_steps_that_end_nowhere_are_refused(flaw, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SystemExit):
         main()
     assert "but they must lie above 0 to 1000 and within +-1000" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(SystemExit) as ended:
+        run_path(str(ROOT / "scripts/drive_scene.py"), run_name="__main__")
+    assert ended.value.code == 2 and "run pip install grpcio protobuf\n" in capsys.readouterr().err

@@ -5,9 +5,11 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+pytest.importorskip("carla_driver_interface")
 import grpc
 import numpy as np
-import pytest
 from carla_driver_interface._proto import sensorsim_pb2 as published
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass

@@ -2,10 +2,12 @@
 """A picture of a PLY by gsplat's own projection and harmonics, in torch: its kernels need a GPU."""
 
 import numpy as np
+import pytest
 import torch
 from gsplat.cuda._torch_impl import _fully_fused_projection, _quat_scale_to_covar_preci, _spherical_harmonics
 from torch import Tensor
 
+pytest.importorskip("gsplat")
 from nurec_lite.splat.views import CameraView
 
 NEAR, FAR, FAINTEST, LARGEST = 0.01, 1e10, 1 / 255, 0.999  # of gsplat

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+pytest.importorskip("gsplat")
 import gsplat
 import torch
 from gsplat.cuda._torch_impl import (

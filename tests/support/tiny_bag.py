@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("rosbags")
 import numpy as np
 import torch
 from PIL import Image

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("viser")
 import viser as package
 from viser import _messages
 from web_client import answer, browser

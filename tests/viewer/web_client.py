@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+pytest.importorskip("viser")
 import msgspec
 import viser
 import zstandard

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cbor2
 import pytest
+
+pytest.importorskip("ncore")
+import cbor2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import bounded_memory, mutated, overwrite, read_or_refuse

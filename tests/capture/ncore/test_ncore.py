@@ -7,8 +7,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+pytest.importorskip("ncore")
+import numpy as np
 import torch
 from ncore.data import FThetaCameraModelParameters
 from ncore.data.v4 import SequenceComponentGroupsReader

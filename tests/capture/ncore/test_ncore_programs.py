@@ -6,8 +6,10 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+pytest.importorskip("ncore")
+import numpy as np
 import torch
 from ncore.data.v4 import SequenceComponentGroupsReader, SequenceLoaderV4
 from ncore.sensors import StructuredLidarModel
