@@ -16,7 +16,7 @@ from nurec_lite.base.key_values import quoted
 from nurec_lite.cli.arguments import is_path, key_of
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import CompareConfig
-from nurec_lite.report.comparison.page import page
+from nurec_lite.report.comparison.page import is_page, page
 from nurec_lite.report.comparison.rows import csv_table, markdown
 from nurec_lite.report.comparison.runs import read_runs
 
@@ -58,7 +58,7 @@ def work(arguments: list[str]) -> None:
     config: CompareConfig = composed("compare", with_runs(arguments))
     runs = read_runs(config.runs)
     files = [path for path in (config.out, config.csv) if path is not None]
-    check_file(Path(config.out), lambda head: b"nurec_lite" in head)
+    check_file(Path(config.out), is_page)
     if config.csv is not None:
         if os.path.realpath(config.csv) == os.path.realpath(config.out):
             raise ConfigError(f"out and csv are both {config.out}; name two files")

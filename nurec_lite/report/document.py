@@ -14,9 +14,11 @@ def document(
     title: str,
     header: str,  # html
     body: str,  # html of the sections
+    kind: str = "report",
 ) -> str:
     found = re.findall(r'<section id="(\w+)"><h2>(.*?)</h2>', body)
     return Template(_file("template.html")).substitute(
+        kind=kind,
         title=f"{escaped(title)} · nurec_lite",
         style=_file("style.css"),
         script=_file("script.js"),

@@ -22,6 +22,7 @@ from nurec_lite.report.comparison.page import page
 from nurec_lite.report.comparison.pictures import frames_of
 from nurec_lite.report.comparison.rows import csv_table, markdown, notes
 from nurec_lite.report.comparison.runs import read_runs
+from nurec_lite.report.document import document
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.history import History
 
@@ -145,6 +146,18 @@ def test_the_page_and_the_table_are_two_files(two: tuple[Path, Path], tmp_path: 
     for name in ("both.html", "link"):
         with pytest.raises(UserError, match=r"out and csv are both .*both\.html; name two files"):
             work([str(two[0]), str(two[1]), f"out={tmp_path / 'both.html'}", f"csv={tmp_path / name}"])
+
+
+def test_the_page_replaces_an_earlier_one_alone(two: tuple[Path, Path], tmp_path: Path) -> None:
+    """A report, or a text about nurec_lite, is lost for good."""
+    runs = [str(folder) for folder in two]
+    for text in (document("report", "", ""), "# nurec_lite"):
+        (tmp_path / "kept.html").write_text(text)
+        with pytest.raises(UserError, match="was not written by nurec_lite; name another file by out=FILE"):
+            work([*runs, f"out={tmp_path / 'kept.html'}"])
+        assert (tmp_path / "kept.html").read_text() == text
+    for _ in range(2):
+        work([*runs, f"out={tmp_path / 'both.html'}"])
 
 
 def test_names_are_as_long_as_they_must_be(made: Path, tmp_path: Path) -> None:

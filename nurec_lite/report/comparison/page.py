@@ -13,6 +13,7 @@ from nurec_lite.report.parts import escaped, image, section, table
 from nurec_lite.report.views import TERMS, time_unit
 
 _LARGEST = 1e30  # that an axis shows
+_KIND = "comparison"
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -29,7 +30,14 @@ def page(runs: Sequence[Run]) -> str:
         _sweeps(runs, frames.sweeps),
         _curves(runs),
     ]
-    return document(names, header, "".join(body))
+    return document(names, header, "".join(body), _KIND)
+
+
+def is_page(
+    head: bytes,  # of a file
+) -> bool:
+    """Whether it begins as the page of a comparison does."""
+    return head.startswith(b"<!DOCTYPE html>") and f'content="nurec_lite, {_KIND}"'.encode() in head
 
 
 def _legend(runs: Sequence[Run]) -> str:
