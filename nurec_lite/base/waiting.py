@@ -5,21 +5,26 @@ Threads would wait for each other, and for the kernels and the first scene: all 
 Python's lock.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from threading import enumerate as enumerate_threads
 from typing import TypeVar
 
+from nurec_lite.base.aside import go_on
 from nurec_lite.base.helper import Helper
 from nurec_lite.base.pool import with_workers
-from nurec_lite.base.processes import Kind
+from nurec_lite.base.processes import Kind, in_processes
 from nurec_lite.base.threads import cores
 
+T = TypeVar("T")
 R = TypeVar("R")
 EARLY = "early "  # how the names of a command's first threads begin
 ENOUGH, MOST = 4, 8  # least cores for such processes, and the most threads or processes that one of them uses
+FEW = 8  # items that are not worth a process
 
 _waiting: dict[Kind, Helper] = {}
+_sharing: list[int] = []  # processes that this process may use: only in one that waited, where no other thread computes
 
 
 def begin(
@@ -67,6 +72,27 @@ def workers() -> int:
     return max(1, min(MOST, cores() // 2 - 1))
 
 
+def shared_out(function: Callable[[T], R], items: Sequence[T], kind: Kind) -> Iterator[R]:
+    """Results of the function for each item, in order, for functions of many small operators, which gain nothing from threads: by processes
+    of a process that waited, elsewhere one after another."""
+    if not _sharing or len(items) < FEW:
+        for item in items:
+            go_on()
+            yield function(item)
+    else:
+        for result in in_processes([partial(function, item) for item in items], _sharing[-1], kind):
+            yield result()
+
+
 def _in_threads(work: Callable[[], R], threads: int) -> R:
-    with with_workers(threads):
+    with with_workers(threads), _shares(threads):
         return work()
+
+
+@contextmanager
+def _shares(processes: int) -> Iterator[None]:
+    _sharing.append(processes)
+    try:
+        yield
+    finally:
+        _sharing.pop()

@@ -11,7 +11,7 @@ from nurec_lite.base.waiting import begin, done_apart, end
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.geometry.tracks import Tracks
 
-SEARCHER = Kind("the process that searches the capture", replaced=0, patience=600)
+SEARCHER = Kind("the process that searches the capture", replaced=0, patience=600, parents=True)
 
 
 def begin_search() -> None:
