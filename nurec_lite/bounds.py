@@ -154,9 +154,9 @@ BOUNDS: dict[str, Bound] = {
     "kernels": _TEXT, "range": _TEXT, "csv": _TEXT, "runs": _TEXT,
     "host": _TEXT, "port": _PORT, "height": Between(16, 8192),
     "metrics_port": _PORT, "tls_certificate": _TEXT, "tls_key": _TEXT, "tls_clients": _TEXT,
-    "loaded": Between(1, 1000), "unlisted": OneOf(("absent", "recorded")), "patterns": _TEXT, "ego_masks": _TEXT,
-    "max_message_mb": Between(1, 1024), "max_pixels": Between(1, 1 << 26), "max_requests": Between(1, 1024),
-    "max_waiting": Between(1, 100_000), "stop_seconds": Between(0, 3600),
+    "loaded": Between(1, 1000), "unlisted": OneOf(("absent", "recorded")), "unknown": OneOf(("skipped", "refused")),
+    "patterns": _TEXT, "ego_masks": _TEXT, "max_message_mb": Between(1, 1024), "max_pixels": Between(1, 1 << 26),
+    "max_requests": Between(1, 1024), "max_waiting": Between(1, 100_000), "stop_seconds": Between(0, 3600),
     # of options: opt.NAME.PARAMETER
     "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),
     "opt.no_sync.slack": Between(1, 100), "opt.balanced_tiles.part": Between(1, 2**20),

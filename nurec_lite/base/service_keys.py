@@ -15,6 +15,7 @@ class ServiceKeys:
     tls_clients: str | None = None  # PEM file of the authority for clients' certificates; null: any client may call
     loaded: int = 100  # scenes that stay loaded; with more runs the least recently used is unloaded
     unlisted: str = "absent"  # moving actors that a request does not name: absent, or recorded, where they were driven
+    unknown: str = "skipped"  # objects of a request that no track has the id of: skipped, or refused
     edits: str | None = None  # YAML file: actors removed, moved, on other paths, copied (docs/editing.md)
     patterns: list[str] = field(default_factory=list)  # YAML files of lidars, which are lidar_type 100, 101, ...
     ego_masks: str | None = None  # folder of CAMERA.png: pictures of the vehicle's body

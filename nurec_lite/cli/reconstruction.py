@@ -2,6 +2,7 @@
 """A trained scene with the capture that it was made from, as the commands that come after training take it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,19 +49,21 @@ def opened(
     content: dict[str, Any],  # of the checkpoint
     arguments: Sequence[str],  # that the configuration was composed from
     source: Capture | None = None,  # a capture in memory, instead of the one that the configuration names
+    busy: AbstractContextManager[object] | None = None,  # around work on the device, where others use it, too
 ) -> Reconstruction:
     """The scene of a checkpoint on the device, with its capture and stages."""
     device = choose_device(config.device)
     check_stages(config.ops, device, config.render, config.opt)
-    scene = scene_to(scene_from_dict(content["scene"]), device)
-    known = known_of(content)
+    scene, known = scene_from_dict(content["scene"]), known_of(content)
     origin = scene.origin
     if source is None:
         capture = open_capture(config.data, origin, known)
     else:
         capture = open_capture(_in_memory(config.data, arguments), origin, known, source=source)
     check_known_capture(Path(config.checkpoint), content, capture, config.data, memory=source is not None)
-    stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
+    with busy or nullcontext():
+        scene = scene_to(scene, device)
+        stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(
         config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments),
         content["config"], known,

@@ -3,9 +3,11 @@
 
 A served scene keeps its tensors: the keyframes of its tracks are written in place, so that recorded CUDA graphs stay valid. A track that a
 request names stands where the request says. A moving track that it does not name is absent, unless `unlisted` is recorded; a parked one
-stays. ID@SOURCE inserts a copy of the actor SOURCE.
+stays. ID@SOURCE inserts a copy of the actor SOURCE. Simulators name all actors of their traffic, also those that were removed, or that
+nothing was learned of: these are not drawn, unless `unknown` is refused.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +21,8 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.service.checks import LONGEST_ID, Moment, Placed
 from nurec_lite.service.errors import BUSY, MISSING, RequestError
 
-ABSENT, RECORDED = "absent", "recorded"
+ABSENT, RECORDED = "absent", "recorded"  # unlisted
+SKIPPED, REFUSED = "skipped", "refused"  # unknown
 PARKED_M = 1.0  # radius in metres of a track that does not move
 NEVER = 1e12  # seconds, when an absent track would exist
 MARGIN_S = 0.1  # seconds that a placed actor exists before and after a frame: clocks of cameras may be late
@@ -27,6 +30,7 @@ MOST_COPIES = 32  # inserted actors of a scene
 SEPARATOR = "@"
 SHOWN = 20  # ids that a message lists
 MOVED_S = 1e-3  # seconds between keyframes that say the same
+log = logging.getLogger("nurec_lite")
 
 
 class Actors:
@@ -37,27 +41,38 @@ class Actors:
         scene: Scene,
         unlisted: str,  # ABSENT or RECORDED
         removed: Sequence[str] = (),  # ids of tracks without Gaussians, after edits
+        unknown: str = SKIPPED,  # or REFUSED
     ) -> None:
-        self._plain, self._unlisted = scene, unlisted
+        self._plain, self._unlisted, self._unknown = scene, unlisted, unknown
+        self._named_once: set[str] = set()  # unknown ids that the log has
         self.ids = tuple(name for name in scene.tracks.ids if name not in removed)
         self._slots: Counter[str] = Counter()  # copies of each actor that the rendered scene has room for
         self._state: tuple[object, ...] | None = None  # that the keyframes have; None: that of the captured scene
         self._begin(scene)
 
     def state(self, objects: Sequence[Placed], moment: Moment) -> tuple[object, ...]:
-        """Requests of equal states share a launch; RequestError for an actor that there is not."""
-        for one in objects:
-            source = self._source(one.track)
-            if source not in self.ids:
-                known = f"the tracks are {', '.join(self.ids[:SHOWN])}; NAME{SEPARATOR}TRACK inserts a copy"
-                known = known if self.ids else "the scene has no actors; leave it out"
-                raise RequestError(f"dynamic_objects names '{one.track:.{LONGEST_ID}}', but {known}", MISSING)
+        """Requests of equal states share a launch; RequestError for a copy of an actor that there is not."""
+        objects = [one for one in objects if self._is_known(one.track)]
         copies = sum(one.track not in self.ids for one in objects)
         if copies > MOST_COPIES:
             raise RequestError(
                 f"dynamic_objects inserts {copies} actors, but may insert {MOST_COPIES}; send fewer", BUSY
             )
         return (moment, *objects) if objects else ()
+
+    def _is_known(self, track: str) -> bool:
+        """Whether it is drawn. The log names an unknown one once; RequestError where the caller meant one of ours."""
+        if self._source(track) in self.ids:
+            return True
+        known = f"the tracks are {', '.join(self.ids[:SHOWN])}; NAME{SEPARATOR}TRACK inserts a copy"
+        known = known if self.ids else "the scene has no actors; leave it out"
+        flaw = f"dynamic_objects names '{track:.{LONGEST_ID}}', but {known}"
+        if self._unknown == REFUSED or SEPARATOR in track:
+            raise RequestError(flaw, MISSING)
+        if track not in self._named_once and len(self._named_once) < SHOWN:
+            self._named_once.add(track)
+            log.warning("%s. It is not drawn (unknown=%s refuses such requests)", flaw, REFUSED)
+        return False
 
     @torch.no_grad()
     def placed(self, state: tuple[object, ...]) -> Scene:

@@ -70,7 +70,7 @@ class ServedScene:
             gone = tuple(run.scene.tracks.ids[k] for k in removed_tracks(run.scene.tracks, edits.removed))
             scene = edited(scene, edits)
         self.name, self.run, self.capture = name, run, run.capture
-        self.actors = Actors(completed(scene, run.capture), config.unlisted, gone)
+        self.actors = Actors(completed(scene, run.capture), config.unlisted, gone, config.unknown)
         self._most_pixels = config.max_pixels
         self._lidars = patterns(config.patterns, run.capture)
         self._sweeps = {number: _pattern(lidar, run) for number, lidar in self._lidars.items()}
@@ -144,7 +144,8 @@ class Scenes:
         self._files = _files(config.runs)
         self._loaded: OrderedDict[str, ServedScene] = OrderedDict()
         self._dropped: list[weakref.ref[ServedScene]] = []
-        self._lock = threading.Lock()  # one is loaded at a time
+        self._loading = threading.Lock()  # one is loaded at a time, while those that are loaded answer
+        self._lock = threading.Lock()  # of the table of loaded scenes
         self.device = (
             threading.Lock()
         )  # held by every user of the device: a CUDA graph is not recorded while a scene is loaded
@@ -153,7 +154,8 @@ class Scenes:
         return tuple(self._files)
 
     def loaded(self) -> tuple[str, ...]:
-        return tuple(self._loaded)
+        with self._lock:
+            return tuple(self._loaded)
 
     @property
     def capacity(self) -> int:
@@ -164,18 +166,28 @@ class Scenes:
         """The scene, which is loaded if it is not and somebody still waits; RequestError for one that is not served."""
         if name not in self._files:
             raise RequestError(f"scene_id is '{name:.200}', but the scenes are {', '.join(self._files)}", MISSING)
-        with self._lock:
-            if name not in self._loaded:
-                if gone():  # while others loaded their scenes
-                    raise CancelledError
-                self._loaded[name] = self._load(name)
-            self._loaded.move_to_end(name)
-            return self._loaded[name]
+        if (found := self._found(name)) is not None:
+            return found
+        with self._loading:
+            if (found := self._found(name)) is not None:
+                return found
+            if gone():  # while others loaded their scenes
+                raise CancelledError
+            scene = self._load(name)
+            with self._lock:
+                self._loaded[name] = scene
+            return scene
 
     def close(self) -> None:
-        with self._lock:
+        with self._loading:
             while self._loaded:
                 self._drop()
+
+    def _found(self, name: str) -> ServedScene | None:
+        with self._lock:
+            if name in self._loaded:
+                self._loaded.move_to_end(name)
+            return self._loaded.get(name)
 
     def _load(self, name: str) -> ServedScene:
         """Loads a run, after it has made room; RequestError for one that is gone or broken since the service began."""
@@ -183,8 +195,7 @@ class Scenes:
             self._drop()
         while True:
             try:
-                with self.device:
-                    return self._open(name)
+                return self._open(name)
             except Exception as error:
                 short = is_out_of_memory(error)
                 if isinstance(error, UserError) and not short:
@@ -201,7 +212,8 @@ class Scenes:
 
     def _drop(self) -> None:
         """Drops the scene that was unused longest. Its waiting frames are still rendered, and hold its memory until then."""
-        name, scene = self._loaded.popitem(last=False)
+        with self._lock:
+            name, scene = self._loaded.popitem(last=False)
         self._dropped.append(weakref.ref(scene))
         scene.close()
         del scene
@@ -227,7 +239,9 @@ class Scenes:
         arguments = [f"checkpoint={path}", *self._arguments]
         config = configuration("render", arguments, content)
         check_files(path, config.data, arguments)
-        scene = ServedScene(name, opened(config, content, arguments), self._config)
+        run = opened(config, content, arguments, busy=self.device)
+        with self.device:
+            scene = ServedScene(name, run, self._config)
         log.info("scene %s: %d Gaussians, %s", name, len(scene.actors.scene.gaussians), described(scene))
         return scene
 

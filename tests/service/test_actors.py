@@ -13,7 +13,7 @@ from nurec_lite.geometry.tracks import interpolate
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.edit import with_moved_actors, without_actors
 from nurec_lite.scene.scene import Scene
-from nurec_lite.service.actors import ABSENT, MOST_COPIES, PARKED_M, RECORDED, Actors
+from nurec_lite.service.actors import ABSENT, MOST_COPIES, PARKED_M, RECORDED, REFUSED, SHOWN, Actors
 from nurec_lite.service.checks import Ends, Moment, Placed
 from nurec_lite.service.errors import RequestError
 
@@ -145,13 +145,30 @@ def test_ids_that_hold_the_separator_are_no_copies() -> None:
     assert [len(seen(found, name)) > 0 for name in found.tracks.ids[len(ids) :]] == [True, True]
 
 
+def test_objects_that_are_no_actors_are_not_drawn_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A simulator names all actors of its traffic, also those that the scene has lost by an edit, or never learned."""
+    one, gone = moving()
+    actors = Actors(without_actors(scene(), [gone]), ABSENT, (gone,))
+    for _ in range(2):
+        state = actors.state([at("nobody", 0.0), at(one, 8.0), at(gone, 9.0)], WHEN)
+        assert state == actors.state([at(one, 8.0)], WHEN)
+    for name, text in zip(("nobody", gone), caplog.messages, strict=True):
+        assert f"names '{name}', but the tracks are" in text and "It is not drawn (unknown=refused refuses" in text
+    assert len(seen(actors.placed(state), one)) > 0
+    for k in range(100):
+        assert actors.state([at(f"nobody {k}", 0.0)], WHEN) == ()
+    assert len(caplog.messages) <= SHOWN
+
+
 def test_what_is_not_there_is_refused() -> None:
     gone = moving()[0]
-    actors = Actors(without_actors(scene(), [gone]), ABSENT, (gone,))
+    actors = Actors(without_actors(scene(), [gone]), ABSENT, (gone,), REFUSED)
     for track in (gone, f"x@{gone}", "nobody"):
         with pytest.raises(RequestError, match=f"dynamic_objects names '{track}', but the tracks are") as error:
             actors.state([at(track, 0.0)], WHEN)
         assert error.value.status == "NOT_FOUND" and gone not in str(error.value).partition("but")[2]
+    with pytest.raises(RequestError, match="names 'x@nobody', but the tracks are"):
+        Actors(scene(), ABSENT).state([at("x@nobody", 0.0)], WHEN)
     many = [at(f"{k}@{parked()[0]}", 0.0) for k in range(MOST_COPIES + 1)]
     with pytest.raises(RequestError, match=f"inserts {MOST_COPIES + 1} actors, but may insert {MOST_COPIES}"):
         actors.state(many, WHEN)
@@ -159,7 +176,7 @@ def test_what_is_not_there_is_refused() -> None:
 
 def test_a_scene_without_actors_is_served() -> None:
     alone = without_actors(with_moved_actors(scene(), []), ["actors"])
-    actors = Actors(alone, ABSENT, alone.tracks.ids)
+    actors = Actors(alone, ABSENT, alone.tracks.ids, REFUSED)
     assert actors.ids == () and len(placed(actors, []).gaussians) == len(alone.gaussians)
     with pytest.raises(RequestError, match="dynamic_objects names 'car', but the scene has no actors; leave it out"):
         actors.state([at("car", 0.0)], WHEN)

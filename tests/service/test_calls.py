@@ -270,8 +270,8 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"sensor_pose": {"start_pose": {}}}, "INVALID_ARGUMENT", "start_pose.quat has length 0, but must be a unit quaternion"),
     ({"sensor_pose": {"start_pose": {"vec": {"x": float("nan")}, "quat": {"w": 1}}}}, "INVALID_ARGUMENT", "not within 1e\\+06 m"),
     ({"dynamic_objects": [{"track_id": "car"}]}, "INVALID_ARGUMENT", "pose_pair of 'car'.start_pose is missing"),
-    ({"dynamic_objects": [{"track_id": "car", "pose_pair": {"start_pose": {"quat": {"w": 1}}}}]}, "NOT_FOUND",
-     "dynamic_objects names 'car', but the tracks are .*; NAME@TRACK inserts a copy"),
+    ({"dynamic_objects": [{"track_id": "x@car", "pose_pair": {"start_pose": {"quat": {"w": 1}}}}]}, "NOT_FOUND",
+     "dynamic_objects names 'x@car', but the tracks are .*; NAME@TRACK inserts a copy"),
     ({"dynamic_objects": [{"track_id": "car", "pose_pair": {"start_pose": {"quat": {"w": 1}}}}] * 2}, "INVALID_ARGUMENT",
      "dynamic_objects names 'car' twice"),
     ({"insert_ego_mask": True, "ego_mask_id": {"camera_logical_id": "x"}}, "NOT_FOUND",
@@ -285,6 +285,13 @@ def test_a_mistake_is_one_sentence_with_its_status(
 ) -> None:
     code, said = refused(lambda: client.render_rgb(image_request(**changes)))
     assert code is grpc.StatusCode[status] and re.search(sentence, said) and "\n" not in said
+
+
+def test_an_actor_of_the_traffic_alone_is_not_drawn(client: Sensorsim) -> None:
+    """AlpaSim ends a drive at the first frame that fails."""
+    car = {"track_id": "traffic 7", "pose_pair": {"start_pose": {"quat": {"w": 1}}}}
+    plain, among = (client.render_rgb(image_request(dynamic_objects=objects)) for objects in ([], [car]))
+    assert among == plain
 
 
 def test_other_mistakes(service: Service, client: Sensorsim) -> None:
