@@ -19,6 +19,12 @@ VOXEL = 0.2  # metres: returns of a sweep that are looked at are so far apart
 MARGIN, MARGIN_RATE = 0.4, 0.01  # least difference of ranges: metres, and metres a metre
 RUN = 2  # sweeps in a row that saw past a return that moves for certain
 OFFSETS = (1, 2, 4, 6, 9, 13, 18, 25, 36, 54, 80)  # sweeps before and after that are compared
+ASIDE = 8.0  # metres to the side of the vehicle: beyond, most returns are of things that stand still
+ALIKE, ASTRAY = 0.3, 3.0  # metres behind a return: two sweeps agree; poses may be wrong by so much
+DOUBTFUL, FEW = (
+    0.08,
+    5,
+)  # of the returns that agree, and their number: if more are missed by a little, the poses do not fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +77,18 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) ->
     used = (heights > CLEAR) & (heights < 5.0) & (returns.ranges > NEAREST) & (returns.ranges < FARTHEST)
     index = thinned(returns.points, np.flatnonzero(used))
     points = returns.points[index]
+    aside = np.abs(_left(returns, sweeps, points)) > ASIDE
     free, again, seen = np.zeros((3, len(index)), np.int16)
     held, gone = np.zeros((2, len(index), 2), np.int16)
     for side, sign in enumerate((-1, 1)):
         run, left = np.zeros(len(index), np.int16), np.zeros(len(index), np.bool_)
         for offset in OFFSETS:
             j = i + sign * offset
-            if 0 <= j < len(sweeps.sweeps):
-                past, there = _compare(sweeps.sweeps[j], images[j], sweeps.grid, points)
+            compared = (
+                _compare(sweeps.sweeps[j], images[j], sweeps.grid, points, aside) if 0 <= j < len(images) else None
+            )
+            if compared is not None:
+                past, there = compared
                 run = np.where(there, 0, run + past)
                 free = np.maximum(free, run)
                 again, seen, left = again + (there & left), seen + past, left | past
@@ -92,7 +102,11 @@ def _compare(
     image: Image,
     grid: Grid,
     points: Floats,  # [n, 3] metres
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # [n] the other sweep sees past the point; it sees something there
+    aside: NDArray[np.bool_],  # [n] those that tell whether poses fit
+) -> (
+    tuple[NDArray[np.bool_], NDArray[np.bool_]] | None
+):  # [n] the other sweep sees past the point; it sees something there
+    """Returns None where the poses of both sweeps do not fit each other."""
     place = local(other, points, grid.columns)
     flat = np.hypot(place[:, 0], place[:, 1])
     ranges = np.hypot(flat, place[:, 2])
@@ -100,10 +114,27 @@ def _compare(
     cell, margin = grid.cells(azimuth, elevation), MARGIN + MARGIN_RATE * ranges
     nearest, farthest = image.nearest[cell], image.farthest[cell]
     inside = (elevation > grid.edges[0] - 0.02) & (elevation < grid.edges[-1] + 0.02)
+    if not _fits((np.minimum(nearest, farthest) - ranges)[inside & aside]):
+        return None
     return (
         inside & (nearest > ranges + margin) & (farthest > ranges + margin),
         np.abs(nearest - ranges) <= margin,
     )
+
+
+def _left(returns: Returns, sweeps: Sweeps, points: Floats) -> Floats:  # [n] metres to the left of the vehicle
+    lidar = sweeps.lidar.T_rig_lidar.numpy()
+    x, y, z, own = (lidar[:3, :3] @ returns.starts)[1].astype(np.float32)
+    return points @ np.array([x, y, z]) + np.float32(own + lidar[1, 3])
+
+
+def _fits(
+    behind: Floats,  # [m] metres from a return to the surface that another sweep sees in its direction
+) -> bool:
+    """Whether the poses of two sweeps fit: if not, returns of things that stand still are missed by a little."""
+    agree = np.count_nonzero(np.abs(behind) <= ALIKE)
+    missed = np.count_nonzero((behind > ALIKE) & (behind <= ASTRAY))
+    return bool(missed <= DOUBTFUL * agree + FEW)
 
 
 def thinned(
