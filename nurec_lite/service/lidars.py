@@ -29,6 +29,10 @@ def patterns(
     """The lidars by their lidar_type."""
     named = {ENUMS["LidarType"].index(lidar.sensor.name): lidar for lidar in (_pandar128(), _at128())}
     own = {FIRST_OWN + k: _own(Path(file), capture) for k, file in enumerate(files)}
+    names = [lidar.sensor.name for lidar in (named | own).values()]
+    for file, name in zip(files, names[len(named) :], strict=True):
+        if names.count(name) > 1:
+            raise ConfigError(f"{file}: name is '{name}', which another pattern has; give each a name of its own")
     return named | own
 
 

@@ -23,9 +23,10 @@ from nurec_lite.cli.command import load_run, named_checkpoint
 from nurec_lite.cli.reconstruction import Reconstruction, opened
 from nurec_lite.cli.words import unquoted
 from nurec_lite.config import ViewConfig
+from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict, scene_to
 from nurec_lite.training.folder import CHECKPOINT
-from nurec_lite.training.known_capture import known_of
+from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.viewer.recorded import recorded_capture
 
 WAIT_S = 1.0  # seconds between two looks for the first checkpoint of a run
@@ -68,11 +69,26 @@ class Run:
         self._mark = mark
         content = load_checkpoint(self.file, "cpu")
         scene, shown = scene_from_dict(content["scene"]), self.shown
-        if (scene.origin, scene.tracks.ids) != (shown.scene.origin, shown.scene.tracks.ids):
+        if self._is_other(scene, content):
             raise CheckpointError(f"{self.file} is now of another drive; start the viewer again to see it")
-        counters, history = content["counters"], content["history"]
-        self.shown = replace(shown, scene=scene_to(scene, shown.device), counters=counters, history=history)
+        self.shown = replace(
+            shown, scene=scene_to(scene, shown.device), counters=content["counters"], history=content["history"],
+            trained=content["config"],
+        )  # fmt: skip
         return True
+
+    def _is_other(self, scene: Scene, content: dict[str, Any]) -> bool:
+        """Whether a checkpoint is of another drive. One that was trained on the same data is not, which takes no look at the capture."""
+        shown = self.shown
+        if (scene.origin, scene.tracks.ids) != (shown.scene.origin, shown.scene.tracks.ids):
+            return True
+        if self.missing is not None or content["config"].get("data") == shown.trained.get("data"):
+            return False
+        try:
+            check_known_capture(self.file, content, shown.capture, shown.config.data)
+        except CheckpointError:
+            return True
+        return False
 
 
 def _mark(file: Path) -> Mark | None:

@@ -22,7 +22,7 @@ import grpc
 import numpy as np
 import pytest
 from PIL import Image
-from served import image_request, service_of, tiny_run
+from served import BEAMS, image_request, service_of, tiny_run
 from test_calls import picture, refused
 from tiny_capture import tiny_capture, tiny_scene
 
@@ -163,6 +163,16 @@ def test_a_camera_is_no_pattern(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("{kind: camera, name: own, width: 9, height: 6, fx: 6, mounting: {}}")
     with pytest.raises(UserError, match=r"own\.yaml describes a camera, but patterns takes lidars; leave it out"):
         patterns([str(tmp_path / "own.yaml")], tiny_capture())
+
+
+def test_patterns_of_one_name_are_refused(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("a.yaml", "b.yaml")]
+    for name in ("few", "PANDAR128"):
+        for file in files:
+            Path(file).write_text(BEAMS.replace("few", name))
+        with pytest.raises(UserError, match=rf"a\.yaml: name is '{name}', which another pattern has; give each"):
+            patterns(files[: 2 if name == "few" else 1], tiny_capture())
+    assert list(patterns([], tiny_capture())) == [0, 1]
 
 
 def test_ports_that_are_taken_are_refused_before_a_scene_is_loaded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

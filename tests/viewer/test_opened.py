@@ -3,6 +3,7 @@
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,22 @@ def test_a_checkpoint_of_another_drive_is_refused_once(folder: Path) -> None:
     with pytest.raises(UserError, match="is now of another drive; start the viewer again"):
         run.newer()
     assert not run.newer() and run.shown.counters["step"] == 0
+
+
+def test_a_drive_with_the_same_names_and_other_frames_is_another_one(folder: Path) -> None:
+    """Its photos would stand beside the pictures of another street."""
+    run, again, other = (
+        opened(folder),
+        state(8, DataConfig(downscale=2)),
+        state(9, DataConfig(kind="pack", root="b.pack")),
+    )
+    save(again, folder / "checkpoint.pt")
+    assert run.newer(), "another run on this drive"
+    other.digest = digest_of(replace(tiny_capture(), images=tiny_capture().images[2:]), {})
+    save(other, folder / "checkpoint.pt")
+    with pytest.raises(UserError, match="is now of another drive; start the viewer again"):
+        run.newer()
+    assert run.shown.counters["step"] == 8
 
 
 def test_a_broken_checkpoint_or_none_leaves_what_is_shown(folder: Path) -> None:
