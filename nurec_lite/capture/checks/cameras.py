@@ -54,7 +54,7 @@ def check_cameras(sample: Sample) -> list[Verdict]:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "There are no images to hold against the sweeps.")]
     if not capture.sweeps:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
-    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(_found, sample), capture.cameras))))
+    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(findings, sample), capture.cameras))))
 
 
 def parts_of(sample: Sample, camera: Camera) -> Iterator[Callable[[], object]]:
@@ -65,8 +65,12 @@ def parts_of(sample: Sample, camera: Camera) -> Iterator[Callable[[], object]]:
         yield from (partial(_likely_part, sample, camera, k) for k in range(PARTS))
 
 
-def _found(sample: Sample, camera: Camera) -> list[Found]:
+def findings(sample: Sample, camera: Camera) -> list[Found]:
     """Findings about one camera, after the checks of poses and rays."""
+    return sample.kept(("found", camera.name), partial(_found, sample, camera))
+
+
+def _found(sample: Sample, camera: Camera) -> list[Found]:
     views, poses_wrong, path = views_of(sample, camera), sample.blamed("poses", "rays"), trajectory_of(sample.capture)
     why = _not_compared(sample, views)
     if why:

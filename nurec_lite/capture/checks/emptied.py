@@ -24,8 +24,8 @@ def emptied(sample: Sample, lidar: Lidar, check: str) -> Iterator[Verdict]:
     marks = [frame.load.mark(thorough=True) if isinstance(frame.load, Marked) else (-1, -1) for frame in frames]
     few = [k for k in _suspects(sample, frames, marks)[:MOST] if _few(sample, frames, k)]
     if few:
-        counts = [_returns(sample, frames[k]) for k in few]
-        usual = median(_returns(sample, frame) for frame in sample.decoded(lidar.name))
+        counts = [returns_of(sample, frames[k]) for k in few]
+        usual = median(returns_of(sample, frame) for frame in sample.decoded(lidar.name))
         listed = ", ".join(f"{frames[k].index} ({count})" for k, count in zip(few, counts, strict=True))
         more = f" of {sum(_small(marks, k) for k in range(len(frames)))} small files" if len(few) == MOST else ""
         sentence = f"Sweeps of {lidar.name} hold few returns, where others hold {usual:.0f}: sweep {listed}{more}."
@@ -43,7 +43,7 @@ def emptied(sample: Sample, lidar: Lidar, check: str) -> Iterator[Verdict]:
 def _suspects(sample: Sample, frames: Sequence[SweepFrame], marks: Marks) -> list[int]:
     """Places of sweeps with small or empty files, and of those that are decoded in any case and hold few returns."""
     decoded = {frame.index for frame in sample.decoded(frames[0].sensor)} if frames else set()
-    counts = {k: _returns(sample, frame) for k, frame in enumerate(frames) if frame.index in decoded}
+    counts = {k: returns_of(sample, frame) for k, frame in enumerate(frames) if frame.index in decoded}
     usual = median(counts.values()) if counts else 0
     found = {k for k, count in counts.items() if count < SMALL * usual}
     return sorted(found | {k for k in range(len(frames)) if _small(marks, k)}, key=lambda k: (marks[k][0], k))
@@ -62,11 +62,11 @@ def _near(count: int, k: int) -> list[int]:
 
 def _few(sample: Sample, frames: Sequence[SweepFrame], k: int) -> bool:
     """Whether a sweep holds far fewer returns than the median of its neighbours."""
-    beside = [_returns(sample, frames[i]) for i in (k - 1, k + 1, k - 2, k + 2) if 0 <= i < len(frames)]
-    return bool(beside) and _returns(sample, frames[k]) < FEW * sorted(beside)[len(beside) // 2]
+    beside = [returns_of(sample, frames[i]) for i in (k - 1, k + 1, k - 2, k + 2) if 0 <= i < len(frames)]
+    return bool(beside) and returns_of(sample, frames[k]) < FEW * sorted(beside)[len(beside) // 2]
 
 
-def _returns(sample: Sample, frame: SweepFrame) -> int:
+def returns_of(sample: Sample, frame: SweepFrame) -> int:
     return sample.kept(("returns", frame.sensor, frame.index), lambda: int(sample.sweep(frame).returned.sum()))
 
 

@@ -29,7 +29,7 @@ def flawed(sample: Sample, lidar: Lidar, check: str) -> Iterator[Verdict]:
     """Looks at sweeps that are decoded in any case, and at all where they have few rays."""
     frames = sample.of_lidar(lidar.name)
     few = sample.sweeps is None or len(frames) * stated_rays(lidar) <= RAYS
-    looks = {f.index: look for f in (frames if few else sample.decoded(lidar.name)) if (look := _look(sample, f))}
+    looks = {f.index: look for f in (frames if few else sample.decoded(lidar.name)) if (look := look_at(sample, f))}
     usual = median(off for _, off in looks.values()) if looks else 0.0
     found: dict[str, tuple[Flaw, list[int]]] = {}  # the first flaw of each remedy, and its sweeps
     for index, (flaw, off) in looks.items():
@@ -39,7 +39,7 @@ def flawed(sample: Sample, lidar: Lidar, check: str) -> Iterator[Verdict]:
     yield from (_verdict(lidar, check, flaw, numbers) for flaw, numbers in found.values())
 
 
-def _look(sample: Sample, frame: SweepFrame) -> Look | None:
+def look_at(sample: Sample, frame: SweepFrame) -> Look | None:
     with suppress(UserError):  # another check reports it
         return sample.kept(("look", frame.sensor, frame.index), partial(_looked, sample, frame))
     return None

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rays of a lidar against its table of beams: units, ring numbers, and the order of the arrays. Nothing here needs poses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
-from nurec_lite.capture.checks.emptied import emptied
-from nurec_lite.capture.checks.flawed import flawed
+from nurec_lite.capture.checks.emptied import emptied, returns_of
+from nurec_lite.capture.checks.flawed import flawed, look_at
 from nurec_lite.capture.checks.ground import upside_down
 from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.ordered import Ordered
@@ -18,6 +19,7 @@ from nurec_lite.capture.checks.rescaled import rescaled
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.plausible import out_of_time
+from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 
 NAME = "rays and beams"
@@ -62,21 +64,42 @@ class Rings:
 
 def check_rays(sample: Sample) -> Iterator[Verdict]:
     for lidar in sample.capture.lidars:
-        sweeps = swept(sample, lidar)
-        late = next(_out_of_time(sample, lidar), None)
-        if late is not None:
-            yield _wrong(lidar, Level.CERTAIN, late)
-        elif not sweeps:
-            yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} hold too few rays to tell.")
-        else:
-            values = next((f for s in sweeps for f in value_flaws(s.sweep, len(lidar.elevations))), None)
-            of_rays = _of_rings if lidar.spins else _without_rings
-            verdict = of_rays(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
-            yield verdict
-            yield from [] if verdict.level is Level.CERTAIN else flawed(sample, lidar, NAME)
+        verdict, sound = _of_some_sweeps(sample, lidar)
+        yield verdict
+        yield from flawed(sample, lidar, NAME) if sound else []
         yield from emptied(sample, lidar, NAME)
         frames = sample.of_lidar(lidar.name)
         yield from list(rescaled(sample, frames, NAME)) or misplaced(sample, frames, NAME, "sweeps")
+
+
+def ray_works(sample: Sample) -> Iterator[Callable[[], object]]:
+    """Work on single sweeps, and on a few of each lidar."""
+    for lidar in sample.capture.lidars:
+        yield partial(_of_some_sweeps, sample, lidar)
+        yield from (partial(_seen, sample, frame) for frame in sample.decoded(lidar.name))
+
+
+def _seen(sample: Sample, frame: SweepFrame) -> None:
+    returns_of(sample, frame)
+    look_at(sample, frame)
+
+
+def _of_some_sweeps(sample: Sample, lidar: Lidar) -> tuple[Verdict, bool]:
+    """The verdict that a few sweeps of a lidar give, and whether their rays are right, as far as they tell."""
+
+    def look() -> tuple[Verdict, bool]:
+        late = next(_out_of_time(sample, lidar), None)
+        sweeps = [] if late else swept(sample, lidar)
+        flaw = late or next((f for s in sweeps for f in value_flaws(s.sweep, len(lidar.elevations))), None)
+        if flaw is not None:
+            return _wrong(lidar, Level.CERTAIN, flaw), False
+        if not sweeps:
+            sentence = f"Sweeps of {lidar.name} hold too few rays to tell."
+            return Verdict(NAME, lidar.name, Level.UNKNOWN, sentence), False
+        verdict = (_of_rings if lidar.spins else _without_rings)(lidar, sweeps)
+        return verdict, verdict.level is not Level.CERTAIN
+
+    return sample.kept(("rays", lidar.name), look)
 
 
 def swept(sample: Sample, lidar: Lidar) -> list[Ordered]:

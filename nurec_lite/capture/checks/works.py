@@ -8,13 +8,15 @@ from functools import partial
 from nurec_lite.capture.checks.alignment import VIEWS, view_of
 from nurec_lite.capture.checks.box_rays import box_sweeps, rays_of
 from nurec_lite.capture.checks.boxes import labelled
-from nurec_lite.capture.checks.cameras import parts_of
+from nurec_lite.capture.checks.cameras import findings, parts_of
 from nurec_lite.capture.checks.glimpses import glimpse_works
 from nurec_lite.capture.checks.images import thumbnail
 from nurec_lite.capture.checks.motions import motion_from
+from nurec_lite.capture.checks.rays import ray_works
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import ImageFrame
+from nurec_lite.geometry.camera import Camera
 
 Work = Callable[[], object]
 TOGETHER = 3  # images of a moment that one work looks at: they share the edges of its sweeps
@@ -31,6 +33,7 @@ def first_works(sample: Sample) -> Iterator[Work]:
         yield from (partial(motion_from, sample, lidar, k) for k in sample.motion_starts(lidar.name))
     for looks in _by_moment(sample):
         yield from (partial(_looked_at, sample, looks[k : k + TOGETHER]) for k in range(0, len(looks), TOGETHER))
+    yield from ray_works(sample)
     yield from glimpse_works(sample)
     if len(labelled(capture).tracks):
         yield from (partial(rays_of, sample, frame) for frame in box_sweeps(sample))
@@ -52,6 +55,14 @@ def _looked_at(sample: Sample, frames: Sequence[ImageFrame]) -> None:
 
 
 def camera_works(sample: Sample) -> Iterator[Work]:
-    if sample.capture.sweeps and sample.capture.images:
-        for camera in sample.capture.cameras:
-            yield from parts_of(sample, camera)
+    for camera in _compared(sample):
+        yield from parts_of(sample, camera)
+
+
+def found_works(sample: Sample) -> Iterator[Work]:
+    return (partial(findings, sample, camera) for camera in _compared(sample))
+
+
+def _compared(sample: Sample) -> Sequence[Camera]:
+    """Cameras whose images are held against sweeps."""
+    return sample.capture.cameras if sample.capture.sweeps and sample.capture.images else ()
