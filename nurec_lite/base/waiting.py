@@ -11,9 +11,8 @@ from functools import partial
 from threading import enumerate as enumerate_threads
 from typing import TypeVar
 
-from nurec_lite.base.aside import go_on
 from nurec_lite.base.helper import Helper
-from nurec_lite.base.pool import with_workers
+from nurec_lite.base.pool import in_threads, with_workers
 from nurec_lite.base.processes import Kind, in_processes
 from nurec_lite.base.threads import cores
 
@@ -73,12 +72,10 @@ def workers() -> int:
 
 
 def shared_out(function: Callable[[T], R], items: Sequence[T], kind: Kind) -> Iterator[R]:
-    """Results of the function for each item, in order, for functions of many small operators, which gain nothing from threads: by processes
-    of a process that waited, elsewhere one after another."""
-    if not _sharing or len(items) < FEW:
-        for item in items:
-            go_on()
-            yield function(item)
+    """Results of the function for each item, in order: by processes of a process that waited, which need no lock of Python's for their
+    small operators; elsewhere in threads. Results, though not items, are pickled."""
+    if not _sharing or _sharing[-1] == 1 or len(items) < FEW:
+        yield from in_threads(function, items)
     else:
         for result in in_processes([partial(function, item) for item in items], _sharing[-1], kind):
             yield result()
