@@ -11,6 +11,7 @@ from typing import Any
 
 from nurec_lite.base.environment import device_name, environment
 from nurec_lite.base.left_out import LeftOut
+from nurec_lite.base.lock import locked
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.trust import doubts_about
 from nurec_lite.capture.types import Capture
@@ -88,14 +89,15 @@ def work(arguments: list[str]) -> None:
     name, apart = f"evaluate-{config.data.split}-{config.subset}", name_arguments(arguments, _SAME)
     out = result_folder(config, config.checkpoint, name, run.counters, apart)
     left_out = LeftOut()
-    try:
-        metrics, evaluation = measure(run, out, left_out)
-    finally:
-        left_out.tried("Closing the options", run.stages.close)
-    commands = left_out.tried("The list of commands", partial(commands_after_evaluate, config, arguments)) or []
-    where = environment(run.device)
-    report = Report(run.capture.name, config, metrics, evaluation, run.history, where, commands, left_out)
-    write_results(out, report)
+    with locked(out):  # a folder that cannot be written is told before minutes of measuring
+        try:
+            metrics, evaluation = measure(run, out, left_out)
+        finally:
+            left_out.tried("Closing the options", run.stages.close)
+        commands = left_out.tried("The list of commands", partial(commands_after_evaluate, config, arguments)) or []
+        where = environment(run.device)
+        report = Report(run.capture.name, config, metrics, evaluation, run.history, where, commands, left_out)
+        write_results(out, report)
     shown = partial(table, metrics | {"findings": report.findings})
     figures = left_out.tried("The table of figures", shown) or ""
     print(f"{figures}\nresults in {out}: metrics.json, frames.csv, report.html, pictures/")

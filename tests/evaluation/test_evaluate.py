@@ -17,7 +17,7 @@ import torch
 from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_scene
 
 import nurec_lite.evaluate
-from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.errors import ConfigError, OutputError
 from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
@@ -207,6 +207,14 @@ def test_all_frames_into_a_folder_that_is_named(trained: tuple[Path, dict[str, A
     found = {p.name for p in (tmp_path / "here").iterdir()}
     assert found == {"metrics.json", "frames.csv", "report.html", "pictures", MARKER}
     assert len(figures(tmp_path / "here")) == 30
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_frames_are_measured(
+    trained: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nurec_lite.evaluate, "measure", lambda *given: pytest.fail("it was measured"))
+    with pytest.raises(OutputError, match=r"/proc/nowhere cannot be written"):
+        nurec_lite.evaluate.work([f"checkpoint={trained[0] / 'checkpoint.pt'}", "out=/proc/nowhere"])
 
 
 def test_an_unknown_subset_is_one_sentence(trained: tuple[Path, dict[str, Any]]) -> None:
