@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_frames_are_measured(
 ) -> None:
     monkeypatch.setattr(nurec_lite.evaluate, "measure", lambda *given: pytest.fail("it was measured"))
     with pytest.raises(OutputError, match=r"/proc/nowhere cannot be written"):
-        nurec_lite.evaluate.work([f"checkpoint={trained[0] / 'checkpoint.pt'}", "out=/proc/nowhere"])
+        nurec_lite.evaluate.work([f"checkpoint={trained[0]}", "device=cpu", "out=/proc/nowhere"])
 
 
 def test_an_unknown_subset_is_one_sentence(trained: tuple[Path, dict[str, Any]]) -> None:
