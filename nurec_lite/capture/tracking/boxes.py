@@ -16,6 +16,7 @@ from nurec_lite.capture.tracking.smooth import Doubles, along, smooth, velocitie
 EDGE = 0.02  # share of returns that may lie outside of a side
 ENOUGH = 8  # returns that show an extent
 SHOWN = 0.85  # share of the moments that show no more of a side
+CUT = 0.25  # metres below the highest beam: an object that reaches so high may be higher
 LAYER = 0.2  # metres of height
 THIN = 0.15  # of the usual number of returns in a layer: layers above a thin one belong to something else
 FACING = 1.5  # metres along a side, a metre across it; the lidar then sees the side from end to end
@@ -46,6 +47,7 @@ class Moments:
     of: NDArray[np.int64]  # [p] moment of each return
     points: Doubles  # [p, 2] metres, each moved to the time of its moment
     heights: Doubles  # [p] metres above the ground
+    ceilings: Doubles  # [n] metres above the ground that the lidar's highest beam reaches
 
     def __len__(self) -> int:
         return len(self.times)
@@ -119,7 +121,7 @@ def _thinned(moments: Moments, kept: NDArray[np.bool_]) -> Moments:
     of = (np.cumsum(kept) - 1)[moments.of[rows]]
     first = np.searchsorted(of, np.arange(kept.sum()))
     parts = (moments.times[kept], moments.sensors[kept], moments.moving[kept])
-    return Moments(*parts, first, of, moments.points[rows], moments.heights[rows])
+    return Moments(*parts, first, of, moments.points[rows], moments.heights[rows], moments.ceilings[kept])
 
 
 def _from_sides(moments: Moments, yaws: Doubles) -> Doubles:  # [p] metres to the nearest side of the visible part
@@ -161,11 +163,10 @@ def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: 
     seen = (high - low)[shown] if shown.any() else high - low
     speed = np.linalg.norm(velocities(moments.times, places), axis=1)
     size = np.array([*np.quantile(seen, SHOWN, axis=0).tolist(), _top(moments.heights)])
+    cut = size[2] > float(np.quantile(moments.ceilings, 0.9, method="lower")) - CUT
     whole = _whole_length(moments, low, high, yaws)
-    if whole is None:
-        return kind_of(size, float(np.quantile(speed, 0.8)))
-    size[0] = whole
-    return kind_of(size, float(np.quantile(speed, 0.8)), whole=True)
+    size[0] = size[0] if whole is None else whole
+    return kind_of(size, float(np.quantile(speed, 0.8)), whole is not None, cut)
 
 
 def _shown(moments: Moments, yaws: Doubles) -> NDArray[np.bool_]:  # [n] moments that show how large an object is

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Returns of all sweeps that may be of something that moves, in order of time."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from nurec_lite.capture.tracking.free_space import RUN, Candidates
+from nurec_lite.capture.tracking.ground import Ground
 from nurec_lite.capture.tracking.returns import Sweeps
 from nurec_lite.capture.tracking.smooth import Doubles
 
@@ -25,6 +27,8 @@ class Cloud:
     sensor_times: Doubles  # [S] seconds
     sensors: Doubles  # [S, 2] metres
     period: float  # seconds from sweep to sweep
+    mounted: float = np.inf  # metres of the lidar above the ground
+    rise: float = 0.0  # metres a metre: of its highest beam
 
     def rows(self, first: float, last: float) -> slice:
         """Rows of the returns between two times."""
@@ -34,8 +38,15 @@ class Cloud:
     def sensor(self, times: Doubles) -> Doubles:  # [k, 2] metres
         return np.stack([np.interp(times, self.sensor_times, self.sensors[:, i]) for i in (0, 1)], axis=1)
 
+    def ceilings(
+        self,
+        times: Doubles,  # [k] seconds
+        places: Doubles,  # [k, 2] metres
+    ) -> Doubles:  # [k] metres above the ground that the highest beam reaches there
+        return self.mounted + self.rise * np.linalg.norm(places - self.sensor(times), axis=1)
 
-def cloud_of(sweeps: Sweeps, found: list[Candidates]) -> Cloud:
+
+def cloud_of(sweeps: Sweeps, found: list[Candidates], ground: Ground) -> Cloud:
     points, times, heights = (_joined(found, name, np.float64) for name in ("points", "times", "heights"))
     free, again, seen, held, gone = (_joined(found, name) for name in ("free", "again", "seen", "held", "gone"))
     order = np.argsort(times, kind="stable")
@@ -48,8 +59,16 @@ def cloud_of(sweeps: Sweeps, found: list[Candidates]) -> Cloud:
     passed = times[own, None] + sweeps.period * gone[own] * (-1, 1)
     standing = np.column_stack([points[others, :2], heights[others], times[others], ends])
     return Cloud(
-        points[own], times[own], heights[own], moving[own], passed, standing, middles, places, sweeps.period
+        points[own], times[own], heights[own], moving[own], passed, standing, middles, places, sweeps.period,
+        _mounted(sweeps, ground), math.tan(float(sweeps.lidar.elevations.max())),
     )  # fmt: skip
+
+
+def _mounted(sweeps: Sweeps, ground: Ground) -> float:  # metres of the lidar above the ground; infinite if not known
+    places = np.array([s.sensor for s in sweeps.sweeps])
+    above = places[:, 2] - ground.below(places)
+    known = np.isfinite(above)
+    return float(np.median(above[known])) if known.any() else np.inf
 
 
 def _joined(found: list[Candidates], name: str, dtype: DTypeLike = np.int16) -> NDArray[Any]:

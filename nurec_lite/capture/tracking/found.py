@@ -35,7 +35,7 @@ def find_tracks(capture: Capture) -> Tracks:
         return Tracks.empty()
     sweeps = read_sweeps(lidar, frames)
     ground = ground_of(sweeps)
-    cloud = cloud_of(sweeps, find_candidates(sweeps, ground))
+    cloud = cloud_of(sweeps, find_candidates(sweeps, ground), ground)
     tracks = _tracks([path for path in find_objects(cloud) if not is_own(path, cloud)], sweeps, ground)
     return _possible(capture, tracks)
 

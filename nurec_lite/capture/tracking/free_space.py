@@ -22,10 +22,7 @@ RUN = 2  # sweeps in a row that saw past a return that moves for certain
 OFFSETS = (1, 2, 4, 6, 9, 13, 18, 25, 36, 54, 80)  # sweeps before and after that are compared
 ASIDE = 8.0  # metres to the side of the vehicle: beyond, most returns are of things that stand still
 ALIKE, ASTRAY = 0.3, 3.0  # metres behind a return: two sweeps agree; poses may be wrong by so much
-DOUBTFUL, FEW = (
-    0.08,
-    5,
-)  # of the returns that agree, and their number: if more are missed by a little, the poses do not fit
+DOUBTFUL, FEW = 0.08, 5  # of the returns that agree, and a number: if more are missed, poses do not fit
 
 
 @dataclass(frozen=True, eq=False)

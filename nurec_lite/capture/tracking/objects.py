@@ -151,7 +151,9 @@ def _moments(cloud: Cloud, rows: NDArray[np.int64], path: Path | None) -> Moment
     if path is not None:
         points = points + path.at(mean)[0][of] - path.at(cloud.times[rows])[0]
     first = np.searchsorted(of, np.arange(len(mean)))
-    return Moments(mean, cloud.sensor(mean), moving[kept], first, of, points, cloud.heights[rows])
+    middles = np.stack([np.bincount(of, points[:, i], len(mean)) for i in (0, 1)], axis=1) / np.bincount(of)[:, None]
+    ceilings = cloud.ceilings(mean, middles)
+    return Moments(mean, cloud.sensor(mean), moving[kept], first, of, points, cloud.heights[rows], ceilings)
 
 
 def _moved_on(cloud: Cloud, path: Path, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

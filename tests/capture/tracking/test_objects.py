@@ -200,6 +200,25 @@ def test_a_high_wide_rear_is_that_of_a_truck() -> None:
     assert kind_of(np.array([4.2, 2.25, 1.6]), 10.0).name == "Car"
 
 
+def test_what_reaches_above_the_highest_beam_may_be_a_truck() -> None:
+    """A wide vehicle 9 m ahead of a lidar like KITTI's, whose beams rise by 2 degrees, shows 2.06 m of its rear."""
+    assert kind_of(np.array([0.1, 2.3, 2.06]), 10.0).name == "Van"
+    truck = kind_of(np.array([0.1, 2.3, 2.06]), 10.0, cut=True)
+    assert (truck.name, truck.size[0], truck.size[2]) == ("Truck", 9.5, 3.2)
+    assert kind_of(np.array([0.1, 1.7, 2.5]), 10.0, cut=True).name == "Truck"
+    assert kind_of(np.array([4.2, 1.8, 1.6]), 10.0, cut=True).name == "Car"
+
+
+def test_a_truck_ahead_whose_top_no_beam_reaches_reaches_as_far_as_trucks_do() -> None:
+    way = driven(np.full(40, 9.0), start=(14.0, 0.0))
+    seen = cloud([way], size=(9.5, 2.4, 2.05), steps=0.9)
+    (path,) = find_objects(replace(seen, mounted=1.7, rise=0.035))
+    assert path.kind.name == "Truck"
+    assert np.median(apart(path, way)) < 0.2
+    (path,) = find_objects(seen)
+    assert path.kind.name == "Van"
+
+
 def test_a_truck_close_by_is_found_although_no_beam_reaches_its_top() -> None:
     """Its returns end at the height of the lidar, so that it looks like a wide van."""
     way = driven(np.full(40, 2.2), start=(10.0, 4.0))
