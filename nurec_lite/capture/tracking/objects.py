@@ -6,15 +6,16 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nurec_lite.base.processes import Kind
 from nurec_lite.base.waiting import shared_out
 from nurec_lite.capture.tracking.boxes import Moments, Path, fit, turned
 from nurec_lite.capture.tracking.chains import Chain, joined
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups, group
 from nurec_lite.capture.tracking.follow import follow
-from nurec_lite.capture.tracking.returns import SHARERS
 from nurec_lite.capture.tracking.smooth import Doubles, velocities
 
+FITTERS = Kind("a process that fits boxes")
 AROUND = 0.4  # metres around a group, and
 AROUND_BOX = 0.3  # metres around a box, where returns are gathered
 WITHIN_BOX = 0.3  # metres from the sides of a box: others that see past a return further inside see through the object
@@ -40,7 +41,7 @@ FASTEST = 60.0  # metres a second
 def find_objects(cloud: Cloud) -> list[Path]:
     groups = group(cloud)
     objects = joined(groups, follow(groups, cloud.period))
-    found = shared_out(lambda chains: _object(cloud, groups, chains), objects, SHARERS)
+    found = shared_out(lambda chains: _object(cloud, groups, chains), objects, FITTERS)
     return _without_doubles(cloud, [path for path in found if path is not None])
 
 

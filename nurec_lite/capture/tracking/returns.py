@@ -6,21 +6,18 @@ A range image has a row for each beam and a column for each step of azimuth. Let
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nurec_lite.base.processes import Kind
-from nurec_lite.base.waiting import shared_out
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.deskew import poses_at
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 from nurec_lite.geometry.se3 import invert
 
 Floats = NDArray[np.float32]
-SHARERS = Kind("a process of the search for moving objects")
 FARTHEST = 75.0  # metres: beyond, a car has a handful of returns
 TURN = 2 * np.pi
 COLUMNS = 2048  # of a range image at most
@@ -87,14 +84,11 @@ def read_sweeps(
     every = 1 + len(frames) * len(lidar.elevations) * lidar.azimuth_steps // MOST
     grid = Grid(0.5 * (elevations[1:] + elevations[:-1]), max(1, min(lidar.azimuth_steps, COLUMNS) // every))
     origin = frames[len(frames) // 2].T_world_rig_start[:3, 3].double().numpy()
-    arrays = shared_out(lambda frame: _arrays(frame, lidar, grid, origin, every), frames, SHARERS)
-    return Sweeps(lidar, grid, [Returns(frame, *of) for frame, of in zip(frames, arrays, strict=True)], origin)
+    returns = list(in_threads(lambda frame: _returns(frame, lidar, grid, origin, every), frames))
+    return Sweeps(lidar, grid, returns, origin)
 
 
-def _arrays(
-    frame: SweepFrame, lidar: Lidar, grid: Grid, origin: NDArray[np.float64], every: int
-) -> tuple[NDArray[Any], ...]:
-    """The fields of `Returns` after the frame."""
+def _returns(frame: SweepFrame, lidar: Lidar, grid: Grid, origin: NDArray[np.float64], every: int) -> Returns:
     sweep = frame.load().select(slice(None, None, every))
     angles = azimuth_elevation(sweep.directions).numpy()
     cells = grid.cells(angles[:, 0], angles[:, 1])
@@ -106,7 +100,7 @@ def _arrays(
     ranges, times = sweep.ranges.numpy()[known], sweep.times.numpy()[known]
     points = _moved(sweep.directions.numpy()[known].T * ranges, T.float().numpy(), part[known])
     when = _when(part, cells % grid.columns, grid.columns)
-    return points, times, ranges, cells[known], starts, ends, when, T[1, :3, 3].float().numpy()
+    return Returns(frame, points, times, ranges, cells[known], starts, ends, when, T[1, :3, 3].float().numpy())
 
 
 def _moved(
