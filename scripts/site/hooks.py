@@ -84,6 +84,14 @@ def needed() -> list[str]:
     return sorted(path for path in found if not path.startswith("docs/"))
 
 
+def on_config(config: Any) -> Any:
+    """Headings get the anchors that they have on a forge, which links name."""
+    from pymdownx.slugs import slugify
+
+    config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 

@@ -311,6 +311,10 @@ def test_mistakes_are_sentences(tmp_path: Path) -> None:
         ([str(good), str(tmp_path / "empty")], "neither summary.json nor kernels.json"),
         ([str(good), str(both)], "holds both"),
         ([str(good), str(tmp_path / "text.json")], "cannot be read as a summary"),
+        (
+            [str(good), str(tmp_path / "none")],
+            "none cannot be read as a summary (No such file or directory); name a folder",
+        ),
         ([str(good), str(ncu)], "compare two profiles of one kind"),
         ([str(ncu), str(broken)], "lacks ms, name, registers"),
         ([str(good), str(good), "--gate", "speed=1"], "'speed=1' is no gate"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The site shows every file that a page links to; `make site` builds it, and fails on a link without a target."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
@@ -65,6 +65,14 @@ def entries(tree: object) -> list[str]:
     if isinstance(tree, str):
         return [tree]
     return [path for part in (tree.values() if isinstance(tree, dict) else tree) for path in entries(part)]  # type: ignore[attr-defined]
+
+
+def test_files_that_pages_link_to_are_on_the_site() -> None:
+    """A page without the notebook beside it led nowhere."""
+    kept_out = yaml.safe_load((ROOT / "mkdocs.yml").read_text()).get("exclude_docs", "").split()
+    links = {link for path in ROOT.glob("docs/*.md") for link in linked(path.read_text(), f"docs/{path.name}")}
+    assert "docs/python.ipynb" in links
+    assert not [link for link in links for pattern in kept_out if PurePosixPath(link).match(pattern)]
 
 
 def test_the_menu_names_every_page_of_docs() -> None:

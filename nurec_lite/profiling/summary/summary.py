@@ -111,8 +111,9 @@ def read_summary(path: Path) -> Summary:
     try:
         content = read_json(path)
     except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise ProfileError(
-            f"{path} cannot be read as a summary: {error}; name a summary.json of nurec_lite.profile"
+            f"{path} cannot be read as a summary ({why}); name a folder of nurec_lite.profile"
         ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT or "ranges" not in content:
         raise ProfileError(f"{path} is no summary of format {FORMAT}; take the profile again with this version")
