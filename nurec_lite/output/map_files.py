@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import imageio.v3 as imageio
 import numpy as np
 from PIL import Image
 from torch import Tensor
@@ -53,19 +54,21 @@ _PALETTE = [
 
 def save_map_png(path: Path, name: str, maps: CameraMaps) -> None:
     """One map as PNG: 8 bits, but 16 for the depth; normals as (n + 1) / 2 in red, green and blue, classes as numbers with a palette."""
+    values = getattr(maps, name)
     with written(path) as file:
-        _image(name, getattr(maps, name)).save(file, format="PNG")
+        if name == "classes":  # imageio takes no palette
+            image = Image.fromarray(values.cpu().numpy(), mode="P")
+            image.putpalette(class_colours().flatten().tolist())
+            image.save(file, format="PNG")
+        else:
+            imageio.imwrite(file, _pixels(name, values), plugin="pillow", extension=".png", is_batch=False)
 
 
-def _image(name: str, values: Tensor) -> Image.Image:
+def _pixels(name: str, values: Tensor) -> np.ndarray:  # [H, W] or [H, W, 3]
     if name == "depth":
         steps = (values * DEPTH_STEPS).round().clamp(0, 2**16 - 1)
-        return Image.fromarray(steps.cpu().numpy().astype(np.uint16))
-    if name == "classes":
-        image = Image.fromarray(values.cpu().numpy(), mode="P")
-        image.putpalette(class_colours().flatten().tolist())
-        return image
-    return Image.fromarray(to_picture(0.5 + 0.5 * values if name == "normals" else values))
+        return steps.cpu().numpy().astype(np.uint16)
+    return to_picture(0.5 + 0.5 * values if name == "normals" else values)
 
 
 def class_colours() -> np.ndarray:  # [256, 3] uint8

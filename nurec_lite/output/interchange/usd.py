@@ -12,9 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import imageio.v3 as imageio
 import numpy as np
 import torch
-from PIL import Image
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.geometry.se3 import quat_normalize
@@ -117,7 +117,7 @@ def add_sky(stage: Any, scene: Scene, folder: Path) -> None:
     rows = (
         torch.sigmoid(scene.sky.detach()).nan_to_num().permute(1, 2, 0).mul(255).round().to(torch.uint8).cpu().numpy()
     )
-    Image.fromarray(rows).save(folder / SKY)
+    imageio.imwrite(folder / SKY, rows, plugin="pillow", extension=".png", is_batch=False)
     dome = p.UsdLux.DomeLight.Define(stage, f"{ROOT}/sky")
     dome.CreateTextureFileAttr(f"./{SKY}")
     dome.CreateTextureFormatAttr(p.UsdLux.Tokens.latlong)
