@@ -45,8 +45,8 @@ Line = tuple[str, ...]  # checks that see the verdicts of those before them in t
 WAVES: tuple[tuple[Callable[[Sample], Iterable[Work]], tuple[Line, ...]], ...] = (
     (first_works, ((files.NAME, stamps.NAME),)),
     (no_works, ((rays.NAME, positions.NAME, driving.NAME, poses.NAME),)),
-    (camera_works, ((boxes.NAME,), (ray_crops.NAME,))),
-    (found_works, ((images.NAME,), (ray_times.NAME,))),
+    (camera_works, ((images.NAME,), (boxes.NAME,), (ray_crops.NAME,))),
+    (found_works, ((ray_times.NAME,),)),
     (no_works, ((cameras.CHECK,),)),
 )  # works and lines of a wave are done at the same time; a check sees the verdicts of earlier waves
 
@@ -93,8 +93,8 @@ def _waves(sample: Sample) -> Iterator[Found]:
     for works, lines in (*WAVES, (no_works, (rest,))):
         known = [tuple(name for name in line if name in CHECKS) for line in lines]
         jobs = [
+            *(partial(_checked, sample, line) for line in known),  # first, as they take longest
             *(partial(_done, work) for work in _named(works, sample)),
-            *(partial(_checked, sample, line) for line in known),
         ]
         yield {
             name: result
