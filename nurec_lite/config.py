@@ -48,7 +48,7 @@ class DataConfig:
     """The capture, and the part of it that is read."""
 
     name: str = "capture"  # name of the capture, and of the results' folder
-    kind: str = "bundled"  # one of bounds.KINDS
+    kind: str = "bundled"  # the reader; data=NAME sets it, with its defaults
     root: str | None = None  # file of a pack, folder of a drive, bag
     downscale: int = 1  # images are reduced by this factor
     split: str = "interp"  # interp, side, validation or half
