@@ -15,7 +15,7 @@ from nurec_lite.readers import BUNDLED, read_pack, resource
 
 
 def test_points_of_a_sweep_are_where_the_motion_of_the_rig_has_them() -> None:
-    """Of a rig that turns by 90 degrees a second, 40 km from the origin: within 5 mm of the screw motion at 75 m."""
+    """The rig turns by 90 degrees a second, 40 km from the origin. Points are within 5 mm of the screw motion at 75 m."""
     capture = read_pack(resource(BUNDLED))
     lidar, frame = capture.lidars[0], capture.sweeps[0]
     turn = rotvec_to_quat(torch.tensor([0.0, 0.01, 1.57 * (frame.time_end - frame.time_start)], dtype=torch.float64))
