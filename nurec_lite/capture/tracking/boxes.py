@@ -24,6 +24,7 @@ SIDES, AGREE = 4, 0.2  # moments that show a side so, and metres that they diffe
 ERROR, ERROR_UNSEEN = 0.12, 0.5  # metres: standard deviations along an axis with and without a side that is seen
 FEW = 8  # returns; so few double the errors
 MOVES = 1.0  # least metres a second whose way tells the yaw
+STANDS = 0.2  # of its speed: slower, its middle may only seem to move
 TURN_SPAN = 0.35  # seconds of averaged directions
 STRAIGHT = 10.0  # degrees a second: an object that turns faster shows its sides askew
 ROUNDS = 2
@@ -86,13 +87,16 @@ def turned(
     return np.stack([c * points[:, 0] + s * points[:, 1], c * points[:, 1] - s * points[:, 0]], axis=1)
 
 
-def fit(moments: Moments, rounds: int = ROUNDS) -> Path:
+def fit(
+    moments: Moments,
+    room: float = np.inf,  # metres along that sides which are never seen may have
+) -> Path:
     low, high = _extents(moments, np.zeros(len(moments)))
     places = smooth(moments.times, 0.5 * (low + high), np.full(len(moments), 0.5))
     yaws = directions(moments.times, places)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         low, high = _extents(moments, yaws)
-        kind = _kind(moments, low, high, yaws, places)
+        kind = _kind(moments, low, high, yaws, places, room)
         anchored, errors = _anchored(moments, low, high, yaws, kind)
         places = _smooth_in_own_axes(moments.times, anchored, errors, yaws)
         yaws = directions(moments.times, places)
@@ -150,7 +154,8 @@ def directions(
     rate = velocities(times, places)
     speed = np.linalg.norm(rate, axis=1)
     whole = places[-1] - places[0]
-    weight = np.maximum(speed - 0.5 * MOVES, 0) ** 2 if speed.max() > MOVES else speed
+    stands = max(0.5 * MOVES, STANDS * float(np.quantile(speed, 0.9)))
+    weight = np.maximum(speed - stands, 0) ** 2 if speed.max() > MOVES else speed
     apart = times[:, None] - times
     near = np.exp(-0.5 * (apart / TURN_SPAN) ** 2) + 1e-6 * np.exp(-np.abs(apart))
     mean = (near * weight) @ (rate / np.maximum(speed, 1e-6)[:, None])
@@ -158,7 +163,7 @@ def directions(
     return np.unwrap(np.arctan2(mean[:, 1], mean[:, 0]))
 
 
-def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: Doubles) -> Kind:
+def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: Doubles, room: float) -> Kind:
     shown = _shown(moments, yaws)
     seen = (high - low)[shown] if shown.any() else high - low
     speed = np.linalg.norm(velocities(moments.times, places), axis=1)
@@ -166,7 +171,7 @@ def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: 
     cut = size[2] > float(np.quantile(moments.ceilings, 0.9, method="lower")) - CUT
     whole = _whole_length(moments, low, high, yaws)
     size[0] = size[0] if whole is None else whole
-    return kind_of(size, float(np.quantile(speed, 0.8)), whole is not None, cut)
+    return kind_of(size, float(np.quantile(speed, 0.8)), whole is not None, cut, room)
 
 
 def _shown(moments: Moments, yaws: Doubles) -> NDArray[np.bool_]:  # [n] moments that show how large an object is

@@ -37,6 +37,7 @@ def kind_of(
     speed: float,  # metres a second
     whole: bool = False,  # both ends were seen
     cut: bool = False,  # no beam reaches the top
+    room: float = np.inf,  # metres along that sides which are never seen may have
 ) -> Kind:
     """Class and size of an object: its seen sides; a car's are no shorter than usual, unless it was seen from end to end."""
     length, width, height = seen.tolist()
@@ -48,6 +49,7 @@ def kind_of(
     if name in ("Pedestrian", "Cyclist"):
         size[:2] = np.minimum(size[:2], np.array(usual[:2]) + 0.4)
     size[2] = min(max(height + _MARGIN_TOP, (1.0 if cut else 0.75) * usual[2]), _LONGEST[2])
+    size[0] = max(min(size[0], room), seen[0])
     return Kind(name, (float(size[0]), float(size[1]), float(size[2])))
 
 

@@ -24,6 +24,7 @@ FEWEST = 4  # returns of a moment
 FURTHER = 3  # moments of a double before or after, so that they are tried
 LONGER = 3.5  # sweeps that are searched for an object before its first and after its last moment
 ROUNDS = 3
+ROOM = 6.0  # metres along of an object that shows no more: a longer box would gather returns of others
 ALIKE = 0.6  # of the usual number of returns: a box before the first or after the last moment then holds the object
 
 MOMENTS, SECONDS = 8, 0.65  # least number of moments, and seconds between the first and the last
@@ -51,7 +52,7 @@ def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
     for _ in range(ROUNDS):
         if not _promising(moments, path):
             return None
-        path = fit(moments)
+        path = fit(moments, ROOM)
         if np.linalg.norm(path.places - path.places[0], axis=1).max() < 0.7 * WAY:
             return None
         moments = gathered(cloud, path)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nurec_lite.capture.tracking.boxes import Path
+from nurec_lite.capture.tracking.boxes import Path, directions
 from nurec_lite.capture.tracking.classes import Kind, kind_of
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.found import is_own
@@ -224,6 +224,25 @@ def test_a_truck_close_by_is_found_although_no_beam_reaches_its_top() -> None:
     way = driven(np.full(40, 2.2), start=(10.0, 4.0))
     (path,) = find_objects(cloud([way], size=(5.5, 2.5, 2.0), steps=0.2))
     assert path.kind.size[1] == pytest.approx(2.5, abs=0.1)
+
+
+def test_trucks_in_a_queue_stay_two() -> None:
+    """Two metres lie between them. Both stand for a second, then start."""
+    speeds = np.concatenate([np.zeros(10), np.linspace(0, 6, 40)])
+    ways = [driven(speeds, start=(x, 6.0)) for x in (8.0, 19.5)]
+    seen = cloud(ways, size=(9.5, 2.3, 1.95), steps=0.08)
+    paths = find_objects(replace(seen, mounted=1.7, rise=0.035))
+    assert len(paths) == 2
+    assert max(min(np.median(apart(path, way)) for way in ways) for path in paths) < 0.5
+
+
+def test_the_yaw_of_a_car_that_stands_is_the_way_that_it_starts() -> None:
+    """Its middle seems to move while other parts of it are seen."""
+    times = np.arange(40) * PERIOD
+    way = 0.75 * np.maximum(times - 1.5, 0) ** 2
+    middles = np.column_stack([way, 0.09 * np.sin(7 * times)])
+    middles[times > 1.6, 1] = 0.0
+    assert np.abs(np.rad2deg(directions(times, middles))).max() < 25
 
 
 def test_a_wrong_place_does_not_bend_a_path() -> None:
