@@ -22,7 +22,11 @@ build() {
     awk -v a="$start" -v b="$EPOCHREALTIME" -v n="$(nproc)" 'BEGIN { printf "built in %.1f s with %d cores\n", b - a, n }'
 }
 
-run_tests() { "$PYTHON" -m pytest -q -m gpu; }
+run_tests() {
+    local processes
+    processes=$(nproc)
+    "$PYTHON" -m pytest -q -m gpu -n $((processes < 12 ? processes : 12))
+}
 sanitize() { "$PYTHON" scripts/sanitize.py; }
 bench() { "$PYTHON" benchmarks/step/bench_step.py ${overrides[@]+"${overrides[@]}"}; }
 
