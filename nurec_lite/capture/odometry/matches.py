@@ -56,7 +56,7 @@ def equations(
     reach: float,  # metres from a point to the surface
 ) -> Iterator[Equations]:
     """Yields the equations of all blocks. Other threads prepare and finish the searches of this one: the library holds Python's lock."""
-    world = [transform(T, points) for T, points in zip(poses, still, strict=True)]
+    world = list(in_threads(lambda k: transform(poses[k], still[k]), range(len(still))))
     threads = torch.get_num_threads()
 
     def map_points(task: tuple[list[int], list[int]]) -> tuple[list[int], Tensor, Tensor]:
