@@ -10,8 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.checks.channels import opposite_channels
 from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.thumbnails import thumbnail
+from nurec_lite.capture.checks.tones import changed_at_once
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.images import grey, kind_of
 from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
@@ -22,7 +25,6 @@ NAME = "images"
 PLAIN = 1.0  # grey levels of standard deviation: an image of one colour has less
 ALIKE = 1.0  # grey levels between small copies of two images that show the same
 SMALL_FILE, LOOKED = 0.3, 4  # of the usual size of a camera's files, and the number of smaller ones that are looked at
-ROWS = 192  # at least, of a thumbnail
 SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next that change the view
 SURE, WAY = 11, 20.0  # images of all, and metres from the first to the last, that show the own vehicle
@@ -34,18 +36,26 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
     """Yields verdicts about images; CaptureError where a file cannot be used."""
     kinds = _kinds(sample.capture.images)
     for camera in sample.capture.cameras:
-        yield from _kind_verdicts(camera.name, kinds[camera.name])
-        frames = {
-            frame.index: frame for frame in (*sample.images_of(camera.name), *_small_files(sample.capture, camera.name))
-        }
-        yield from _plain_verdicts(
-            camera.name, {number: thumbnail(sample, frame) for number, frame in sorted(frames.items())}
-        )
-        yield from _own_verdicts(sample, camera)
-        of_camera = [f for f in sample.capture.images if f.sensor == camera.name]
-        yield from _repeated_verdicts(of_camera)
-        yield from misplaced(sample, of_camera, NAME, "images")
+        found = list(_of_camera(sample, camera, kinds[camera.name]))
+        yield from found
+        if all(verdict.level is Level.RIGHT for verdict in found):
+            yield from changed_at_once(sample, camera.name, NAME)
     yield from _same_verdicts(sample)
+    yield from opposite_channels(sample, NAME)
+
+
+def _of_camera(sample: Sample, camera: Camera, kinds: Counter[Kind]) -> Iterator[Verdict]:
+    yield from _kind_verdicts(camera.name, kinds)
+    frames = {
+        frame.index: frame for frame in (*sample.images_of(camera.name), *_small_files(sample.capture, camera.name))
+    }
+    yield from _plain_verdicts(
+        camera.name, {number: thumbnail(sample, frame) for number, frame in sorted(frames.items())}
+    )
+    yield from _own_verdicts(sample, camera)
+    of_camera = [f for f in sample.capture.images if f.sensor == camera.name]
+    yield from _repeated_verdicts(of_camera)
+    yield from misplaced(sample, of_camera, NAME, "images")
 
 
 def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
@@ -83,16 +93,6 @@ def _looked_at(frame: ImageFrame) -> Kind | str | None:  # a sentence where it c
     except CaptureError as error:
         return str(error)
     return found
-
-
-def thumbnail(sample: Sample, frame: ImageFrame) -> Tensor:  # [h, w, 3] uint8
-    """Every so many pixels of an image, which tell whether it shows anything."""
-    return sample.kept(("thumbnail", frame.sensor, frame.index), lambda: _thumbnail(sample.image(frame)))
-
-
-def _thumbnail(image: Tensor) -> Tensor:
-    step = max(1, image.shape[0] // ROWS)
-    return image[::step, ::step].clone()
 
 
 def _kind_verdicts(camera: str, kinds: Counter[Kind]) -> Iterator[Verdict]:

@@ -10,10 +10,10 @@ from nurec_lite.capture.checks.box_rays import box_sweeps, rays_of
 from nurec_lite.capture.checks.boxes import labelled
 from nurec_lite.capture.checks.cameras import findings, parts_of
 from nurec_lite.capture.checks.glimpses import glimpse_works
-from nurec_lite.capture.checks.images import thumbnail
 from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.rays import ray_works
 from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of a camera that change at once, from one to the next, while the view stays: to grey, to other channels, to another brightness.
+
+Looks are those of images that are decoded in any case. Between two that differ, a few more images show whether one step makes the change.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.thumbnails import thumbnail
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.types import ImageFrame
+
+ROWS, COLUMNS = 12, 20  # of a look
+PLAIN = 4.0  # grey levels that are added to the mean, so that noise on a dark image stays small
+BLACK = math.log(PLAIN + 3)  # of a level: another check reports black images
+GREY, COLOUR = 1e-3, 0.02  # of the mean level: difference of channels of grey images at most, of others at least
+OPPOSITE = -0.3, -0.6  # cosine of two images' colours where they may be exchanged: of distant ones, and of neighbours
+BRIGHTER = math.log(1.4), math.log(1.6)  # change of the level: of distant images, and of neighbours
+ONE_STEP = 0.8  # part of the whole change that one step makes
+STEADY = 3.0  # times the changes of the steps beside it
+NEXT = 1.0  # seconds from an image to the next, at most
+REMEDY = "take all images from one source, or leave these out by data.frames"
+
+
+@dataclass(frozen=True)
+class Look:
+    level: float  # logarithm of the mean
+    blue: Tensor  # [ROWS, COLUMNS] blue above red, relative to the mean
+    colour: float  # largest usual difference of two channels, relative to the mean
+
+
+def look_of(thumbnail: Tensor) -> Look:  # [h, w, 3] uint8
+    cells = F.adaptive_avg_pool2d(thumbnail.permute(2, 0, 1).float()[None], (ROWS, COLUMNS))[0]
+    mean = float(cells.mean()) + PLAIN
+    apart = (cells.amax(0) - cells.amin(0)).square().mean().sqrt()
+    return Look(math.log(mean), (cells[2] - cells[0]) / mean, float(apart) / mean)
+
+
+def changed_at_once(sample: Sample, camera: str, check: str) -> Iterator[Verdict]:
+    """One verdict about the first change."""
+    frames = [frame for frame in sample.capture.images if frame.sensor == camera]
+    places = {frame.index: k for k, frame in enumerate(frames)}
+    seen = [places[frame.index] for frame in sample.images_of(camera)]
+    for a, b in pairwise(seen):
+        found = _step(sample, frames, a, b)
+        if found is not None:
+            k, words = found
+            sentence = f"From image {frames[k].index} on, images of {camera} {words}."
+            yield Verdict(check, camera, Level.LIKELY, sentence, REMEDY, {"from": float(frames[k].index)})
+            return
+
+
+def _step(sample: Sample, frames: Sequence[ImageFrame], a: int, b: int) -> tuple[int, str] | None:
+    """The place of the first image after a change, and words that say how it differs; None: no change, or a slow one."""
+    first, last = (_look(sample, frames[k]) for k in (a, b))
+    if min(first.level, last.level) < BLACK or not _differ(first, last, distant=True):
+        return None
+    low, high = a, b
+    while high - low > 1:
+        middle = (low + high) // 2
+        look = _look(sample, frames[middle])
+        low, high = (middle, high) if _apart(look, last) > _apart(first, look) else (low, middle)
+    if frames[high].time_mid - frames[low].time_mid > NEXT:
+        return None
+    looks = [_look(sample, frames[k]) for k in range(max(0, low - 1), min(len(frames), high + 2))]
+    return None if (words := _words(looks, min(1, low), first, last)) is None else (high, words)
+
+
+def _look(sample: Sample, frame: ImageFrame) -> Look:
+    return sample.kept(("look of", frame.sensor, frame.index), lambda: look_of(thumbnail(sample, frame)))
+
+
+def _differ(a: Look, b: Look, distant: bool) -> bool:
+    return _turns_grey(a, b) or _cosine(a, b) < OPPOSITE[not distant] or abs(b.level - a.level) > BRIGHTER[not distant]
+
+
+def _turns_grey(a: Look, b: Look) -> bool:
+    low, high = sorted((a.colour, b.colour))
+    return low < GREY and high > COLOUR
+
+
+def _cosine(a: Look, b: Look) -> float:
+    if min(a.colour, b.colour) < COLOUR:
+        return 1.0
+    return float(F.cosine_similarity(a.blue.flatten(), b.blue.flatten(), dim=0))
+
+
+def _apart(a: Look, b: Look) -> float:
+    return 9.0 * _turns_grey(a, b) + (1 - _cosine(a, b)) + abs(b.level - a.level)
+
+
+def _words(
+    looks: Sequence[Look],  # of two neighbours, and of those beside them
+    k: int,  # place of the first neighbour
+    first: Look,
+    last: Look,
+) -> str | None:
+    a, b = looks[k], looks[k + 1]
+    if _turns_grey(a, b):
+        return "are grey, those before in colour" if b.colour < a.colour else "are in colour, those before grey"
+    if _cosine(a, b) < OPPOSITE[1]:
+        return "have red and blue exchanged against those before"
+    step, whole = b.level - a.level, last.level - first.level
+    beside = max((abs(y.level - x.level) for n, (x, y) in enumerate(pairwise(looks)) if n != k), default=0.0)
+    if abs(step) < max(BRIGHTER[1], ONE_STEP * abs(whole), STEADY * beside):
+        return None
+    return f"are {math.exp(step):.2f} times as bright as those before"
