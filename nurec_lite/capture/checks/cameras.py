@@ -32,6 +32,7 @@ from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.two_places import APART
+from nurec_lite.capture.checks.unordered import MIXED
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.capture.types import Capture
@@ -72,7 +73,7 @@ def findings(sample: Sample, camera: Camera) -> list[Found]:
 
 def _found(sample: Sample, camera: Camera) -> list[Found]:
     views, poses_wrong, path = views_of(sample, camera), sample.blamed("poses", "rays"), trajectory_of(sample.capture)
-    why = _not_compared(sample, views)
+    why = _not_compared(sample, camera, views)
     if why:
         return [Found(camera, Level.UNKNOWN, Fit(as_said(camera), torch.zeros(0), 0.0, 0), why)]
     stacked, said, close = together(views), _said(sample, camera), _close(sample, camera)
@@ -94,12 +95,14 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
     return [_unclear(camera, views, said)] if close is None else _fine(sample, camera, views, said, close)
 
 
-def _not_compared(sample: Sample, views: list[View]) -> str:
+def _not_compared(sample: Sample, camera: Camera, views: list[View]) -> str:
     """The reason why images and sweeps are not compared; empty where they are."""
     if not views:
         return "No sweep is of the moments of {cameras}."
     if any(APART in verdict.figures for verdict in sample.found):
         return "While sensors put the rig at two places at one time, sweeps do not show the direction of {cameras}."
+    if any(MIXED in verdict.figures and verdict.subject == camera.name for verdict in sample.found):
+        return "While images of {cameras} stand in no order, sweeps do not show its direction."
     return ""
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.glimpses import Shown, glimpse, glimpse_runs
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.unordered import unordered
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
 FEWEST = 5  # neighbouring frames that tell anything
@@ -39,7 +40,11 @@ class Places:
 def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) -> Iterator[Verdict]:
     """Verdicts about frames of one sensor; `what`: images or sweeps."""
     found: dict[str, list[str]] = {sentence: [] for sentence in (EXCHANGE, OTHER, SUDDEN)}
-    for run, copies in _known_runs(sample, frames):
+    runs = list(_known_runs(sample, frames))
+    if mixed := unordered(sample, frames, [copies for _, copies in runs], check, what):
+        yield from mixed
+        return
+    for run, copies in runs:
         places = wrong_places(copies, *_moves(run))
         found[EXCHANGE] += [f"{run[k].index} and {run[k + 1].index}" for k in places.exchanged]
         found[OTHER] += [str(run[k].index) for k in places.strange]

@@ -57,6 +57,19 @@ def test_frames_in_another_place_are_named(kind: str, place: Callable[[int], int
     assert found.level is Level.LIKELY and said in found.sentence and found.remedy is not None
 
 
+@pytest.mark.parametrize(("kind", "said"), [("images", "Images of camera_0"), ("sweeps", "Sweeps of lidar")])
+def test_frames_in_no_order_are_named(kind: str, said: str) -> None:
+    places = torch.randperm(50, generator=torch.Generator().manual_seed(1)).tolist()
+    (found,) = doubts(loads(kind, places.__getitem__))
+    assert found.level is Level.CERTAIN and found.sentence.startswith(f"{said} stand in no order: neighbours are")
+
+
+def test_a_right_drive_of_few_frames_a_second_is_in_order() -> None:
+    """Neighbours are 4 m apart."""
+    images, sweeps = ([f for f in frames if f.index % 5 == 0] for frames in (street().images, street().sweeps))
+    assert doubts(replace(street(), images=tuple(images), sweeps=tuple(sweeps))) == []
+
+
 def test_a_right_drive_is_not_doubted() -> None:
     assert doubts(street()) == []
 
