@@ -45,8 +45,8 @@ def _doubtful(copies: Tensor) -> bool:  # [n, m]
 
 
 def _order(copies: Tensor) -> tuple[float, float]:
-    """Medians of the difference from the more similar neighbour and from the most similar frame, as a ratio, and the share of frames that have
-    it as a neighbour."""
+    """Medians of the difference from the more similar neighbour and from the most similar frame, as a ratio, and the share of frames that
+    have it as a neighbour."""
     n = len(copies)
     apart = torch.cdist(copies.double(), copies.double(), p=1.0).fill_diagonal_(torch.inf)
     one = torch.nn.functional.pad(apart.diagonal(1), (1, 1), value=torch.inf)
