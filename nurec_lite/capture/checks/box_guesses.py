@@ -11,16 +11,19 @@ from torch import Tensor
 
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import Capture, Labels
+from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import (
     interpolate_trajectory,
     invert,
     matrix_to_quat,
     pose_matrix,
     quat_multiply,
+    quat_rotate,
 )
 from nurec_lite.geometry.tracks import Tracks
 
 SCALES = (2.0, 0.5, 1.5)  # guessed factors of sizes that are too large
+WHOLE = 0.62  # share of boxes, at least, by readings that hold much of most boxes: larger ones, and many other places
 FRAMES, MOVING = 5, 2  # largest shift of labels that is tried, and number of times of objects that move
 MADE = "where the capture was made"
 
@@ -31,6 +34,7 @@ class BoxGuess:
     remedy: str
     tracks: Callable[[], Tracks]
     moving: bool = False  # only objects that move tell it apart
+    least: float = 0.0  # share of boxes that it demands
 
 
 def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGuess]:
@@ -46,16 +50,18 @@ def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGu
     for k in SCALES:
         scaled = replace(tracks, sizes=tracks.sizes / k)
         times = f"{max(k, 1 / k):g} times too {'large' if k > 1 else 'small'}"
-        yield _guess(
-            f"the sizes are {times}",
-            f"{f'divide sizes by {k:g}' if k > 1 else f'multiply sizes by {1 / k:g}'} {MADE}",
-            scaled,
-        )
-    yield _guess("they are turned by 90 degrees", f"turn them {MADE}", _turned(tracks, math.pi / 2))
+        remedy = f"{f'divide sizes by {k:g}' if k > 1 else f'multiply sizes by {1 / k:g}'} {MADE}"
+        yield BoxGuess(f"the sizes are {times}", remedy, lambda scaled=scaled: scaled, least=WHOLE if k < 1 else 0.0)
+    yield _guess("they are turned by 90 degrees", f"turn them {MADE}", turned(tracks, math.pi / 2))
     yield _guess(
-        "their places are the middle of the bottom", f"raise them by half of the height {MADE}", _raised(tracks, 0.5)
+        "their places are the middle of the bottom", f"raise them by half of the height {MADE}", raised(tracks, 0.5)
     )
-    yield _guess("their places are half of the height too high", f"lower them {MADE}", _raised(tracks, -0.5))
+    yield _guess("their places are half of the height too high", f"lower them {MADE}", raised(tracks, -0.5))
+    for axis, side, name in ((0, 1, "rear"), (0, -1, "front"), (1, 1, "right side"), (1, -1, "left side")):
+        mended = f"move them by half of the {('length', 'width')[axis]} {MADE}"
+        placed = partial(_moved, tracks, axis, 0.5 * side)
+        yield BoxGuess(f"their places are the middle of the {name}", mended, placed, least=WHOLE)
+    yield from _on_sensors(capture, path)
     yield _guess(
         "left and right are exchanged",
         f"turn the sign of their places {MADE}",
@@ -83,16 +89,44 @@ def _about_origin(capture: Capture, known: Labels) -> Tracks:
     return replace(tracks, translations=tracks.translations - torch.tensor(capture.origin, dtype=torch.float64))
 
 
-def _turned(tracks: Tracks, angle: float) -> Tracks:
+def turned(tracks: Tracks, angle: float) -> Tracks:
     turn = torch.tensor([math.cos(angle / 2), 0, 0, math.sin(angle / 2)]).to(tracks.quaternions)
     return replace(tracks, quaternions=quat_multiply(tracks.quaternions, turn.expand_as(tracks.quaternions)))
 
 
-def _raised(tracks: Tracks, heights: float) -> Tracks:
+def raised(tracks: Tracks, heights: float) -> Tracks:
     height = torch.repeat_interleave(tracks.sizes[:, 2], torch.tensor(tracks.offsets).diff())
     places = tracks.translations.clone()
     places[:, 2] += heights * height
     return replace(tracks, translations=places)
+
+
+def _moved(tracks: Tracks, axis: int, parts: float) -> Tracks:
+    """Tracks that are moved along one of their own axes, by a part of their size."""
+    size = torch.repeat_interleave(tracks.sizes[:, axis], torch.tensor(tracks.offsets).diff())
+    ways = torch.zeros(len(size), 3, dtype=tracks.translations.dtype)
+    ways[:, axis] = parts * size
+    return replace(tracks, translations=tracks.translations + quat_rotate(tracks.quaternions.to(ways), ways))
+
+
+def _on_sensors(capture: Capture, path: Trajectory) -> Iterator[BoxGuess]:
+    """Guesses that a mounting was left out, or counted twice, where boxes were put into the world."""
+    for sensor in (*capture.lidars[:1], *capture.cameras[:1]):
+        T = sensor.T_rig_lidar if isinstance(sensor, Lidar) else sensor.T_rig_cam
+        side = f"T_rig_{'lidar' if isinstance(sensor, Lidar) else 'cam'} of {sensor.name}"
+        on, remedy = f"the boxes are on {sensor.name}, not on the rig", "multiply their poses on the vehicle by"
+        yield BoxGuess(
+            on, f"{remedy} {side} {MADE}", partial(_on_the_rig, capture.tracks, path, T.double()), least=WHOLE
+        )
+        twice, undone = f"{side} was applied twice", f"{remedy} the inverse of it {MADE}"
+        yield BoxGuess(twice, undone, partial(_on_the_rig, capture.tracks, path, invert(T.double())), least=WHOLE)
+
+
+def _on_the_rig(tracks: Tracks, path: Trajectory, T: Tensor) -> Tracks:
+    """Tracks with poses on the vehicle that are multiplied by T [4, 4] from the left."""
+    T_world_rig = _poses(path, tracks.times)
+    on_rig = invert(T_world_rig) @ pose_matrix(tracks.quaternions, tracks.translations)
+    return _placed(tracks, T_world_rig @ T @ on_rig, tracks.times)
 
 
 def _poses(path: Trajectory, times: Tensor) -> Tensor:  # [n, 4, 4]

@@ -66,16 +66,20 @@ class BoxFit:
         """Whether it has fewer boxes, or boxes of fewer tracks."""
         return len(self) < boxes or len(self.tracks.unique()) < tracks
 
+    def of(self, track: int) -> "BoxFit":
+        own = self.tracks == track
+        return BoxFit(self.tracks[own], self.shares[own], self.returns[own])
+
     def above(self, other: "BoxFit", numbers: list[int]) -> tuple[float, float]:
         """Mean difference of these tracks' shares, and how many standard errors it is."""
-        pairs = [(self._of(k), other._of(k)) for k in numbers]
+        pairs = [(self._mean(k), other._mean(k)) for k in numbers]
         apart = torch.tensor([a - b for a, b in pairs if a is not None and b is not None])
         if len(apart) < 2:
             return float(apart.sum()), 0.0
         return float(apart.mean()), float(apart.mean() / (apart.std() / math.sqrt(len(apart))).clamp(min=1e-3))
 
-    def _of(self, track: int) -> float | None:
-        own = self.shares[self.tracks == track]
+    def _mean(self, track: int) -> float | None:
+        own = self.of(track).shares
         return float(own.mean()) if len(own) else None
 
 

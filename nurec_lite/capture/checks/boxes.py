@@ -7,10 +7,11 @@ from dataclasses import replace
 import torch
 
 from nurec_lite.capture.checks.box_guesses import BoxGuess, guesses
-from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes, returned_rays
+from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes, rays_of, returned_rays
 from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.single_tracks import may_be_odd, odd_tracks, sentences_of
 from nurec_lite.capture.checks.track_motion import odd_motions
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -36,8 +37,9 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     if len(capture.tracks) == 0:
         return
     yield from impossible_tracks(capture)
-    if not sample.blamed("poses") and not sample.jumps():  # labels of sensors jump with the poses
-        yield from odd_motions(capture.tracks, capture.name)
+    # labels of sensors jump with the poses
+    odd = [] if sample.blamed("poses") or sample.jumps() else list(odd_motions(capture.tracks, capture.name))
+    yield from odd
     if not capture.sweeps:
         yield _unknown(capture, "Without a lidar nothing says where the boxes lie.")
         return
@@ -60,7 +62,17 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     elif sample.blamed("poses", "rays") and said.share < POOR:
         yield _unknown(capture, "While the poses or the rays are wrong, sweeps do not say where the boxes lie.")
     else:
-        yield _as_said(capture, said)
+        yield from ([] if odd else _of_single_tracks(sample, capture, said)) or [_as_said(capture, said)]
+
+
+def _of_single_tracks(sample: Sample, capture: Capture, said: BoxFit) -> list[Verdict]:
+    """Findings about tracks that lie elsewhere, while most lie on objects."""
+    numbers = may_be_odd(capture.tracks, said) if said.share >= GOOD and not sample.blamed("poses", "rays") else []
+    if not numbers:
+        return []
+    rays = [rays_of(sample, frame) for lidar in capture.lidars for frame in sample.decoded(lidar.name)]
+    found = list(odd_tracks(rays, capture.tracks, numbers, moving(capture.tracks)))
+    return [Verdict(NAME, name, Level.LIKELY, *words) for name, *words in sentences_of(found)]
 
 
 def labelled(capture: Capture) -> Capture:
@@ -90,7 +102,7 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
         if guess.moving and not _may_fit(rays, said, guess, those):
             continue
         fit = _fitted(rays, guess)
-        if fit is not None and not few(fit) and _fits(fit, said, numbers, BETTER):
+        if fit is not None and not few(fit) and fit.share >= guess.least and _fits(fit, said, numbers, BETTER):
             found.append((fit.above(said, numbers)[0] if len(said) else fit.share, guess, fit))
     highest = max((score for score, _, _ in found), default=0.0)
     alike = [(guess, fit) for score, guess, fit in found if score >= highest - ALIKE]

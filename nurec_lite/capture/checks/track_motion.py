@@ -52,13 +52,20 @@ def _jump(times: Tensor, places: Tensor) -> tuple[float, float] | None:  # metre
 
 
 def _backwards(tracks: Tracks, capture: str) -> Iterator[Verdict]:
-    ahead = [_ways(tracks, slice(a, b)) for a, b in pairwise(tracks.offsets)]
-    moving = [way for way in ahead if abs(way) > WAY]
+    ahead = {tracks.ids[k]: _ways(tracks, slice(a, b)) for k, (a, b) in enumerate(pairwise(tracks.offsets))}
+    moving = [way for way in ahead.values() if abs(way) > WAY]
     total, back = sum(map(abs, moving)), -sum(way for way in moving if way < 0)
+    alone = {name: way for name, way in ahead.items() if way < -TOGETHER}  # nobody reverses so far
     if total > TOGETHER and back > BACK * total:
         sentence = f"The boxes of objects that move look backwards along {back:.0f} of {total:.0f} m."
         remedy = "turn them by 180° about their z axes where the tracks were made"
         yield Verdict(NAME, capture, Level.LIKELY, sentence, remedy, {"back_m": back, "way_m": total})
+    elif alone:
+        name = min(alone, key=alone.__getitem__)
+        more = f" ({len(alone) - 1} more tracks do)" if len(alone) > 1 else ""
+        sentence = f"The boxes of track {name} look backwards along {-alone[name]:.0f} m{more}."
+        remedy = "turn them by 180° about their z axes where the tracks were made"
+        yield Verdict(NAME, name, Level.LIKELY, sentence, remedy, {"back_m": -alone[name]})
 
 
 def _ways(tracks: Tracks, rows: slice) -> float:  # metres that a track goes along its own x axis

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pandaset_drive import needs_pandaset, read_pandaset
 
-from nurec_lite.capture.checks.box_guesses import _mirrored, _raised, _turned, of_another_frame
+from nurec_lite.capture.checks.box_guesses import _mirrored, of_another_frame, raised, turned
 from nurec_lite.capture.checks.box_rays import returned_rays
 from nurec_lite.capture.checks.boxes import NAME, check_boxes
 from nurec_lite.capture.checks.impossible import impossible_tracks
@@ -57,9 +57,9 @@ def one_frame(n: int) -> Callable[[Tracks], Tracks]:
 WRONG: dict[str, tuple[Callable[[Tracks], Tracks], str]] = {
     "width first": (lambda t: replace(t, sizes=t.sizes[:, [1, 0, 2]]), "the sizes are width, length, height"),
     "height first": (lambda t: replace(t, sizes=t.sizes[:, [2, 1, 0]]), "the sizes are height, width, length"),
-    "turned": (lambda t: _turned(t, torch.pi / 2), "turned by 90 degrees|width, length, height"),
-    "at the bottom": (lambda t: _raised(t, -0.5), "their places are the middle of the bottom"),
-    "too high": (lambda t: _raised(t, 0.5), "half of the height too high"),
+    "turned": (lambda t: turned(t, torch.pi / 2), "turned by 90 degrees|width, length, height"),
+    "at the bottom": (lambda t: raised(t, -0.5), "their places are the middle of the bottom"),
+    "too high": (lambda t: raised(t, 0.5), "half of the height too high"),
     "mirrored": (
         lambda t: _mirrored(t, trajectory_of(street()), street().lidars[0].T_rig_lidar),
         "left and right are exchanged",

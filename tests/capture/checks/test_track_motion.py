@@ -12,6 +12,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.track_motion import odd_motions
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import read_pack
+from nurec_lite.geometry.se3 import quat_multiply
 from nurec_lite.geometry.tracks import Tracks
 
 
@@ -58,6 +59,14 @@ def test_boxes_that_look_backwards_are_named() -> None:
     turned = street().quaternions[:, [3, 1, 2, 0]] * torch.tensor([-1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
     (found,) = doubts(replace(street(), quaternions=turned.to(street().quaternions.dtype)))
     assert found.level is Level.LIKELY and "look backwards" in found.sentence and "turn them by 180°" in found.text
+
+
+def test_one_track_that_looks_backwards_is_named() -> None:
+    tracks, turned = street(), street().quaternions.clone()
+    rows = slice(*tracks.offsets[:2])
+    turned[rows] = quat_multiply(turned[rows], torch.tensor([0.0, 0.0, 0.0, 1.0]).to(turned).expand_as(turned[rows]))
+    (found,) = doubts(replace(tracks, quaternions=turned))
+    assert found.subject == "000" and "The boxes of track 000 look backwards along 39 m" in found.sentence
 
 
 def test_right_tracks_move_as_they_look() -> None:
