@@ -47,7 +47,7 @@ def opposite_channels(sample: Sample, check: str) -> Iterator[Verdict]:
 
 
 def _correlations(sample: Sample) -> dict[tuple[str, str], float]:
-    """By pairs of cameras that see enough points together."""
+    """Correlation of the colours of each pair of cameras with enough points in both images."""
     seen = [_blues(sample, frames) for frames in _moments(sample)]
     found = dict[tuple[str, str], float]()
     for a, b in combinations([camera.name for camera in sample.capture.cameras], 2):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single tracks whose boxes are empty, while those of other tracks hold what the lidar sees."""
+"""Single tracks with empty boxes, while those of other tracks hold returns."""
 
 import math
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every so many pixels of an image, which tell whether it shows anything, and in which colours."""
+"""Every so many pixels of an image: they tell its contents and its colours."""
 
 from torch import Tensor
 

@@ -22,7 +22,7 @@ REMEDY = "restore the order of their files"
 def unordered(
     sample: Sample, frames: Sequence[Shown], copies: Sequence[Tensor], check: str, what: str
 ) -> list[Verdict]:
-    """At most one verdict; `copies`: those of each run of neighbours."""
+    """Returns at most one verdict; `copies`: those of each run of neighbours."""
     if not any(_doubtful(run) for run in copies):
         return []
     some = frames[:MOST]
