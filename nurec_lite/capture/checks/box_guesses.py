@@ -11,7 +11,6 @@ from torch import Tensor
 
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import Capture, Labels
-from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import (
     interpolate_trajectory,
     invert,
@@ -51,7 +50,7 @@ def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGu
         scaled = replace(tracks, sizes=tracks.sizes / k)
         times = f"{max(k, 1 / k):g} times too {'large' if k > 1 else 'small'}"
         remedy = f"{f'divide sizes by {k:g}' if k > 1 else f'multiply sizes by {1 / k:g}'} {MADE}"
-        yield BoxGuess(f"the sizes are {times}", remedy, lambda scaled=scaled: scaled, least=WHOLE if k < 1 else 0.0)
+        yield BoxGuess(f"the sizes are {times}", remedy, partial(_same, scaled), least=WHOLE if k < 1 else 0.0)
     yield _guess("they are turned by 90 degrees", f"turn them {MADE}", turned(tracks, math.pi / 2))
     yield _guess(
         "their places are the middle of the bottom", f"raise them by half of the height {MADE}", raised(tracks, 0.5)
@@ -68,19 +67,23 @@ def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGu
         _mirrored(tracks, path, capture.lidars[0].T_rig_lidar),
     )
     for n in (sign * k for k in range(1, FRAMES + 1) for sign in (-1, 1)):
-        side, count = "late" if n > 0 else "early", f"{abs(n)} frame{'s' if abs(n) > 1 else ''}"
+        when, count = "late" if n > 0 else "early", f"{abs(n)} frame{'s' if abs(n) > 1 else ''}"
         remedy = f"count the frames of the labels from {'one less' if n > 0 else 'one more'} {MADE}"
         if abs(n) > 1:
             remedy = f"correct the frames of the labels {MADE}"
-        yield _guess(f"the labels are {count} {side}", remedy, of_another_frame(tracks, path, -n * period))
+        yield _guess(f"the labels are {count} {when}", remedy, of_another_frame(tracks, path, -n * period))
         if abs(n) > MOVING:
             continue
         moved = replace(tracks, times=tracks.times - n * period)
-        yield _guess(f"their times are {count} {side}", f"correct their times {MADE}", moved, moving=True)
+        yield _guess(f"their times are {count} {when}", f"correct their times {MADE}", moved, moving=True)
 
 
 def _guess(meaning: str, remedy: str, tracks: Tracks, moving: bool = False) -> BoxGuess:
-    return BoxGuess(meaning, remedy, lambda: tracks, moving)
+    return BoxGuess(meaning, remedy, partial(_same, tracks), moving)
+
+
+def _same(tracks: Tracks) -> Tracks:
+    return tracks
 
 
 def _about_origin(capture: Capture, known: Labels) -> Tracks:
@@ -111,10 +114,11 @@ def _moved(tracks: Tracks, axis: int, parts: float) -> Tracks:
 
 def _on_sensors(capture: Capture, path: Trajectory) -> Iterator[BoxGuess]:
     """Guesses that a mounting was left out, or counted twice, where boxes were put into the world."""
-    for sensor in (*capture.lidars[:1], *capture.cameras[:1]):
-        T = sensor.T_rig_lidar if isinstance(sensor, Lidar) else sensor.T_rig_cam
-        side = f"T_rig_{'lidar' if isinstance(sensor, Lidar) else 'cam'} of {sensor.name}"
-        on, remedy = f"the boxes are on {sensor.name}, not on the rig", "multiply their poses on the vehicle by"
+    mountings = [(lidar.name, "T_rig_lidar", lidar.T_rig_lidar) for lidar in capture.lidars[:1]]
+    mountings += [(camera.name, "T_rig_cam", camera.T_rig_cam) for camera in capture.cameras[:1]]
+    for sensor, matrix, T in mountings:
+        side = f"{matrix} of {sensor}"
+        on, remedy = f"the boxes are on {sensor}, not on the rig", "multiply their poses on the vehicle by"
         yield BoxGuess(
             on, f"{remedy} {side} {MADE}", partial(_on_the_rig, capture.tracks, path, T.double()), least=WHOLE
         )

@@ -72,7 +72,7 @@ def _of_single_tracks(sample: Sample, capture: Capture, said: BoxFit) -> list[Ve
         return []
     rays = [rays_of(sample, frame) for lidar in capture.lidars for frame in sample.decoded(lidar.name)]
     found = list(odd_tracks(rays, capture.tracks, numbers, moving(capture.tracks)))
-    return [Verdict(NAME, name, Level.LIKELY, *words) for name, *words in sentences_of(found)]
+    return [Verdict(NAME, name, Level.LIKELY, sentence, remedy) for name, sentence, remedy in sentences_of(found)]
 
 
 def labelled(capture: Capture) -> Capture:
