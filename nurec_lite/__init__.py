@@ -11,7 +11,7 @@ from typing import Any
 
 import nurec_lite.base.threads  # noqa: F401  before torch's libraries
 from nurec_lite.base.announce import announce
-from nurec_lite.base.beginning import end_quietly
+from nurec_lite.base.beginning import check_folder, end_quietly
 from nurec_lite.base.early_device import VERBS, begin_device
 from nurec_lite.base.early_libraries import begin_libraries
 from nurec_lite.base.lean_imports import begin_imports
@@ -59,6 +59,7 @@ def __dir__() -> list[str]:
 
 if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m nurec_lite...` names
     end_quietly()
+    check_folder()
     announce(sys.orig_argv)
     begin_device(sys.orig_argv)
     if any(f"nurec_lite.{verb}" in sys.orig_argv for verb in VERBS):  # whose modules call `end_imports`

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C while a command still imports its modules, which takes seconds: a sentence and the status 130 instead of a trace."""
+"""Imports of a command take seconds: Ctrl-C is a sentence and the status 130 meanwhile, and so is a current folder that was deleted,
+with the status 2.
+"""
 
 import os
 import signal
@@ -12,6 +14,15 @@ def end_quietly() -> None:
     """Handles the signal until `command` takes over. A process that ignores it, such as a background job, goes on ignoring it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
+
+
+def check_folder() -> None:
+    """Ends the process where the current folder was deleted: libraries of torch fail there, each in its own way."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        print("error: the current folder was deleted or renamed; change to another one", file=sys.stderr, flush=True)
+        os._exit(2)
 
 
 def begun() -> None:

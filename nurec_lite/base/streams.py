@@ -2,6 +2,7 @@
 """Standard streams that a program outlives: a closed pipe must not end a run before it has saved."""
 
 import errno
+import io
 import os
 import sys
 from pathlib import Path
@@ -56,7 +57,7 @@ class Enduring:
 
 def endure() -> None:
     """Keeps everything from failing because of stdout or stderr; closed ones are opened on nothing, so that no file of
-    ours gets their number and the output of libraries."""
+    ours gets their number and the output of libraries. Characters that their encoding lacks appear as Python writes them."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -64,6 +65,8 @@ def endure() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or _nowhere()
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
         if not isinstance(stream, Enduring):
             setattr(sys, name, Enduring(stream))
 

@@ -54,3 +54,10 @@ def test_closed_descriptors_are_taken_by_no_file(closed: str) -> None:
     )
     ended = subprocess.run(["bash", "-c", f'"$0" -c "$1" {closed}', sys.executable, code], cwd=ROOT, timeout=60)
     assert ended.returncode == 0
+
+
+def test_characters_that_an_encoding_lacks_end_no_run() -> None:
+    code = "from nurec_lite.base.streams import endure; endure(); print('0.0027 m²')"
+    surroundings = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=surroundings, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"0.0027 m\\xb2\n", b"")

@@ -71,3 +71,13 @@ def test_ctrl_c_while_modules_are_imported(tmp_path: Path, line: list[str]) -> N
 def test_a_library_leaves_signals_alone() -> None:
     code = "import signal; before = signal.getsignal(signal.SIGINT); import nurec_lite; assert signal.getsignal(signal.SIGINT) is before"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_current_folder_that_was_deleted(tmp_path: Path) -> None:
+    """Libraries of torch end the process with words of their own there."""
+    script = f"cd {tmp_path} && mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -m nurec_lite.render"
+    ended = subprocess.run(
+        ["bash", "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, capture_output=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "error: the current folder was deleted or renamed; change to another one\n"
