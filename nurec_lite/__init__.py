@@ -9,7 +9,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import nurec_lite.base.threads  # noqa: F401  before torch's libraries
+from nurec_lite.base.threads import multiply_alone  # before torch's libraries
+
+# isort: split
 from nurec_lite.base.announce import announce
 from nurec_lite.base.beginning import check_folder, end_quietly
 from nurec_lite.base.early_device import VERBS, begin_device
@@ -60,6 +62,7 @@ def __dir__() -> list[str]:
 if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m nurec_lite...` names
     end_quietly()
     check_folder()
+    multiply_alone()
     announce(sys.orig_argv)
     begin_device(sys.orig_argv)
     if any(f"nurec_lite.{verb}" in sys.orig_argv for verb in VERBS):  # whose modules call `end_imports`

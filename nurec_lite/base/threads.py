@@ -4,15 +4,17 @@
 On two quiet cores sleeping at once costs 1.4 x, and on a busy machine spinning for long costs 10 x and more (benchmarks/LOG.md).
 A process starts as many threads as it finds cores, and several such processes at once wait more than they compute: give
 each of them its share.
-
-numpy multiplies matrices with one thread: its library has a lock and threads of its own, and threads of a pool that multiply small matrices
-wait for each other there. A search for tracks took 10 s of 16 cores instead of 3.
 """
 
 import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # torch's own number of threads stays
+
+
+def multiply_alone() -> None:
+    """Lets numpy multiply matrices with one thread, in a command of ours, before numpy is imported. Its library has threads of its own, and
+    threads of a pool that multiply small matrices wait for each other there. torch's number of threads stays."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def share(

@@ -2,6 +2,8 @@
 """Threads of several processes at once, and of the host with a GPU."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -47,3 +49,12 @@ def test_the_host_with_a_gpu(
         assert torch.get_num_threads() == expected
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("argv", "threads"), [(["-m"], "1"), (["script.py"], "None")])
+def test_numpy_multiplies_with_one_thread_in_commands_alone(argv: list[str], threads: str) -> None:
+    """An own program that imports the package keeps its threads."""
+    code = f"import os, sys; sys.argv = {argv}; import nurec_lite; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+    bare = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == threads
