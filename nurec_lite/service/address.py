@@ -23,8 +23,10 @@ def check_addresses(config: ServeConfig) -> None:
 
 def _flaw(host: str, port: int) -> str | None:
     flaw = None
+    if not host.strip():  # all addresses for the system, none for gRPC
+        return "host is empty"
     try:
-        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         return getattr(error, "strerror", None) or "this is no name of a host"
     for family, kind, _, _, address in addresses:

@@ -140,11 +140,12 @@ def test_a_second_ctrl_c_ends_it_while_it_renders(again: signal.Signals, code: i
         ({"ego_masks": "nowhere"}, "ego_masks is nowhere, which holds no PNG"),
         ({"patterns": ["nowhere.yaml"]}, r"nowhere\.yaml"),
         ({"edits": "nowhere.yaml"}, r"nowhere\.yaml"),
+        ({"host": ""}, r":0 cannot be opened \(host is empty\); choose another host or port"),
         ({"host": "256.1.1.1"}, r"256\.1\.1\.1:0 cannot be opened \(.+\); choose another host or port"),
         ({"host": "a" * 70 + ".example"}, r"example:0 cannot be opened \(.+\); choose another host"),
         ({"port": 1, "host": "192.0.2.1"}, r"192\.0\.2\.1:1 cannot be opened \(Cannot assign requested address\)"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_keeps_it_from_starting_is_a_sentence(run: Path, keys: dict[str, Any], sentence: str) -> None:
     before = threading.active_count()
