@@ -123,9 +123,13 @@ def _of_groups(cloud: Cloud, groups: Groups, numbers: NDArray[np.int64]) -> Mome
     return _moments(cloud, np.unique(np.concatenate(rows)), None)
 
 
-def gathered(cloud: Cloud, path: Path) -> Moments:
+def gathered(
+    cloud: Cloud,
+    path: Path,
+    longer: float = LONGER,  # sweeps that are searched beyond the ends
+) -> Moments:
     """Returns in the boxes, and beyond the ends of the path where they move."""
-    longer = LONGER * cloud.period
+    longer *= cloud.period
     rows = cloud.rows(path.times[0] - longer, path.times[-1] + longer)
     low, high = path.reach(longer)
     points = cloud.points[rows, :2]
@@ -174,6 +178,8 @@ def _without_doubles(cloud: Cloud, found: list[Path]) -> list[Path]:
             kept.append(path)
         elif (longer := _longer(cloud, kept[twin], path)) is not None:
             kept[twin] = longer
+        elif (rest := _rest(cloud, path, kept)) is not None:
+            kept.append(rest)
     return sorted(kept, key=lambda p: p.times[0])
 
 
@@ -193,12 +199,29 @@ def _longer(cloud: Cloud, path: Path, other: Path) -> Path | None:
     return one if is_sure(cloud, moments, one) else None
 
 
+def _rest(cloud: Cloud, path: Path, others: list[Path]) -> Path | None:
+    """The longest part of the path outside of other boxes, if that is one sure object: it was followed from one vehicle to the next."""
+    free = np.logical_not(np.any([_shared(path, other) for other in others], axis=0))
+    runs = np.split(np.arange(len(free)), np.flatnonzero(np.diff(free)) + 1)
+    run = max((run for run in runs if free[run[0]]), key=len, default=np.zeros(0, np.int64))
+    if len(run) < MOMENTS:
+        return None
+    part = replace(path, **{name: getattr(path, name)[run] for name in ("times", "places", "yaws", "scatter")})
+    moments = gathered(cloud, part, longer=0.5)
+    if not _promising(moments, part):
+        return None
+    one = fit(moments)
+    alone = not any(_overlap(one, other) for other in others)
+    return one if alone and is_sure(cloud, moments, one) else None
+
+
 def _overlap(a: Path, b: Path) -> bool:
     both = (a.times >= b.times[0]) & (a.times <= b.times[-1])
-    if not both.any():
-        return False
-    places, yaws = b.at(a.times[both])
-    away = a.places[both] - places
-    own = turned(away, yaws)
+    return bool(both.any() and _shared(a, b)[both].mean() > 0.3)
+
+
+def _shared(a: Path, b: Path) -> NDArray[np.bool_]:  # [n] moments of a when both have one place
+    places, yaws = b.at(a.times)
+    own = turned(a.places - places, yaws)
     half = 0.5 * (np.array(b.kind.size[:2]) + np.array(a.kind.size[1]))
-    return bool((np.abs(own) < half).all(1).mean() > 0.3)
+    return (np.abs(own) < half).all(1) & (a.times >= b.times[0]) & (a.times <= b.times[-1])

@@ -304,3 +304,14 @@ def test_a_car_that_waits_between_others_keeps_its_track() -> None:
     (path,) = find_objects(replace(seen, moving=seen.moving & ~waits))
     assert len(path.times) > 0.95 * len(way)
     assert apart(path, way).max() < 0.4
+
+
+def test_a_path_from_one_vehicle_to_the_next_keeps_its_part_of_the_second() -> None:
+    """It follows the first car, which is found as a whole, for a while; both drive 9 m apart."""
+    first, second = (driven(np.full(50, 6.0), start=(x, 6.0)) for x in (19.0, 10.0))
+    seen = cloud([first, second])
+    jumps = np.concatenate([first[:20], second[20:]])
+    paths = _without_doubles(seen, [replace(part(first, 0, 50), returns=9000), part(jumps, 0, 50)])
+    assert len(paths) == 2
+    assert max(min(apart(path, way).max() for way in (first, second)) for path in paths) < 0.3
+    assert len(_without_doubles(seen, [replace(part(first, 0, 50), returns=9000), part(first, 4, 40)])) == 1
