@@ -251,6 +251,7 @@ def test_without_sweeps_nothing_is_said_of_lidar() -> None:
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[str, Any]]:
     """Checkpoint of two steps with render=gsplat, and its metrics; loading gsplat gives the stand-in."""
+    pytest.importorskip("tensorboard")
     monkeypatch.setattr("nurec_lite.peer.rasterize.check_device", lambda device: None)
     monkeypatch.setattr("nurec_lite.peer.rasterize.load_peer", lambda device: STANDIN)
     write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")

@@ -17,9 +17,16 @@ PROGRAMS = [
     str(path.relative_to(ROOT)) for path in FILES if "__main__" in path.read_text() and path.name not in CHILDREN
 ]
 GONE = {"--kitti", "--poses", "--downscale", "--sets"}  # KEY=VALUE of nurec_lite.train, and --opt
+NEEDS = {
+    "scripts/drive_scene.py": "grpc",
+    "scripts/fuzz.py": "ncore",
+    "benchmarks/render/bench_service.py": "google.protobuf",
+}
 
 
 def ended(program: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    if program in NEEDS:
+        pytest.importorskip(NEEDS[program])
     monkeypatch.setattr(sys, "argv", [str(ROOT / program), *arguments])
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(ROOT / program), run_name="__main__")
