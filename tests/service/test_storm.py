@@ -64,7 +64,9 @@ KINDS: dict[str, Callable[[random.Random], Asked]] = {
         resolution_h=rng.randint(9000, 1 << 31), resolution_w=rng.randint(9000, 1 << 31))),
     "huge message": lambda rng: ("RESOURCE_EXHAUSTED", RENDER, image() + bytes(2 << 20)),
     "no scene": lambda rng: ("NOT_FOUND", RENDER, image(scene_id=rng.choice(["other", "x" * 5000, "\n", ""]))),
-    "no actor": lambda rng: ("NOT_FOUND", RENDER, image(dynamic_objects=[{"track_id": "car", "pose_pair": STILL}])),
+    "no actor": lambda rng: ("NOT_FOUND", RENDER, image(dynamic_objects=[{"track_id": "copy@car", "pose_pair": STILL}])),
+    "good, of traffic": lambda rng: ("OK", RENDER, image(
+        image_format=PLANAR, dynamic_objects=[{"track_id": f"car {rng.randint(0, 99)}", "pose_pair": STILL}])),
     "no lidar": lambda rng: ("NOT_FOUND", LIDAR, lidar(lidar_config={"lidar_type": rng.randint(2, 99)})),
     "no call": lambda rng: ("UNIMPLEMENTED", f"/{SERVICES[0]}/{rng.randint(0, 9)}", b""),
     "another lens": lambda rng: ("INVALID_ARGUMENT", RENDER, image(camera_intrinsics={
@@ -119,7 +121,7 @@ class Storm:
             flaw = f"{kind}: {status} {said}"
         elif status != "OK" and (not said or "\n" in said or "Traceback" in said or "Exception" in said):
             flaw = f"{kind}: no sentence: {said}"
-        elif kind == "good" and status == "OK":
+        elif kind in ("good", "good, of traffic") and status == "OK":
             (pixels,) = [message("RGBRenderReturn").FromString(reply).image_bytes]
             found = np.frombuffer(pixels, np.uint8).reshape(3, *self._wanted.shape[:2]).transpose(1, 2, 0)
             if np.abs(found.astype(int) - self._wanted).max() > 2:
