@@ -20,6 +20,7 @@ from nurec_lite.capture.types import FOUND, Capture, CaptureError
 from nurec_lite.geometry.tracks import Tracks
 
 NAME = "boxes and sweeps"
+DOUBTS = (Level.LIKELY, Level.CERTAIN)
 BOXES, TRACKS = 10, 3  # at least, that tell anything
 BETTER, SURELY = (0.1, 2.5), (0.15, 3.5)  # mean difference of shares, and standard errors: another reading fits
 ALIKE = 0.1  # of shares: readings that differ less fit alike, and the first with about the most returns is taken
@@ -67,7 +68,8 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
 
 def _of_single_tracks(sample: Sample, capture: Capture, said: BoxFit) -> list[Verdict]:
     """Findings about tracks that lie elsewhere, while most lie on objects."""
-    numbers = may_be_odd(capture.tracks, said) if said.share >= GOOD and not sample.blamed("poses", "rays") else []
+    doubted = any(v.check.startswith(("poses", "rays")) and v.level in DOUBTS for v in sample.found)
+    numbers = may_be_odd(capture.tracks, said) if said.share >= SAFE and not doubted else []
     if not numbers:
         return []
     rays = [rays_of(sample, frame) for lidar in capture.lidars for frame in sample.decoded(lidar.name)]

@@ -9,6 +9,7 @@ from nurec_lite.capture.checks.conventions import MADE, Blamed, Convention, fitt
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.motions import middle_poses, more_motions, undisturbed
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.sloped import sloped
 from nurec_lite.capture.checks.stretched import stretched
 from nurec_lite.capture.checks.turns import against
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -40,11 +41,16 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
         if name in known:
             level = Level.RIGHT if name in right else _level(known[name], convention)
             verdict, lidar = _verdict(name, known[name], level, convention, bool(right)), known[name].lidar
-            scaled = stretched(sample, lidar, known[name], NAME) if level is Level.RIGHT else None
-            yield scaled or _surely(sample, verdict, lidar, bool(right))
+            small = _off_a_little(sample, known[name]) if level is Level.RIGHT else None
+            yield small or _surely(sample, verdict, lidar, bool(right))
         else:
             sentence = f"Sweeps of {name} show too little static structure, or are too few, to show its motion."
             yield Verdict(NAME, name, Level.UNKNOWN, sentence)
+
+
+def _off_a_little(sample: Sample, motions: Motions) -> Verdict | None:
+    lidar = motions.lidar
+    return stretched(sample, lidar, motions, NAME) or sloped(sample, lidar, motions, NAME)
 
 
 def alternatives(sample: Sample) -> list[Convention]:

@@ -10,8 +10,9 @@ from nurec_lite.capture.checks.box_rays import BoxFit, Rays, fit_boxes
 from nurec_lite.geometry.tracks import Tracks
 
 AT_FIRST, FEWEST = 1, 3  # boxes of a track that tell anything, at first and at a closer look
+SURE = 5  # boxes at least, where no other reading fits
 EMPTY, NOTHING = 0.28, 0.12  # share of its boxes that are odd, and of those that lie elsewhere for sure
-GOOD, BETTER = 0.55, 0.35  # share of another reading, at least, and its gain
+GOOD, BETTER = 0.62, 0.35  # share of another reading, at least, and its gain
 LONG = 2.5  # metres: people are seen by few rays
 STEPS = [0.1 * sign * k for k in range(1, 16) for sign in (1, -1)]  # seconds that a track's times may be off
 LISTED = 3  # tracks in a sentence
@@ -49,7 +50,7 @@ def odd_tracks(
         )
         if share >= max(GOOD, said.share + BETTER):
             yield OddTrack(tracks.ids[k], said.share, meaning, remedy, share)
-        elif said.share < NOTHING and len(said) > FEWEST:
+        elif said.share < NOTHING and len(said) >= SURE:
             yield OddTrack(tracks.ids[k], said.share, "", f"correct its places and times {MADE}, or leave it out", 0.0)
 
 

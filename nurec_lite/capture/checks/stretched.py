@@ -12,7 +12,7 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.geometry.lidar import Lidar
 
-PART, EACH = 0.012, 0.004  # of the way: the median is off by more, and so are most motions, on its side
+PART, EACH = 0.007, 0.004  # of the way: the median is off by more, and so are most motions, on its side
 MANY = 0.75  # share of these motions, at least
 LEAST, WAY = 3, 15.0  # motions, and metres of all of them, that tell it
 LONG = 3.0  # metres of a motion that tells anything

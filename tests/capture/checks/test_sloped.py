@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Poses that climb or drift by a percent of the way, which each motion alone does not show."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+import torch
+from tiny_capture import ROOT
+from torch import Tensor
+
+from nurec_lite.capture.checks.poses import check_poses
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.pack import read_pack
+from nurec_lite.capture.types import POSITIONED, Capture, Frame
+
+
+@lru_cache(maxsize=1)
+def street() -> Capture:
+    capture = read_pack(ROOT / "data/street.pack")
+    return replace(capture, sweeps=tuple(replace(f, load=lru_cache(f.load)) for f in capture.sweeps))
+
+
+def doubts(capture: Capture) -> list[Verdict]:
+    return [v for v in check_poses(Sample(capture)) if v.level in (Level.LIKELY, Level.CERTAIN)]
+
+
+def placed(capture: Capture, place: Callable[[Tensor], Tensor]) -> Capture:
+    """Poses with other places in the world."""
+
+    def of(frame: Frame) -> dict[str, Tensor]:
+        ends = {name: getattr(frame, name).clone() for name in ("T_world_rig_start", "T_world_rig_end")}
+        for T in ends.values():
+            T[:3, 3] = place(T[:3, 3])
+        return ends
+
+    images, sweeps = (tuple(replace(f, **of(f)) for f in frames) for frames in (capture.images, capture.sweeps))
+    return replace(capture, images=images, sweeps=sweeps)
+
+
+def climbing(part: float) -> Capture:
+    return placed(street(), lambda p: p + torch.tensor([0.0, 0.0, part]) * p[0])
+
+
+@pytest.mark.parametrize(("part", "way", "poses"), [(0.012, "down", "climb"), (-0.03, "up", "sink")])
+def test_poses_that_climb_are_named(part: float, way: str, poses: str) -> None:
+    (found,) = doubts(climbing(part))
+    assert found.level is Level.LIKELY and found.remedy is not None
+    assert found.figures["aside"] == pytest.approx(-part, abs=0.002)
+    assert found.sentence.startswith(f"By the sweeps lidar moves farther {way} than the poses say, by")
+    assert f": the poses {poses}, or lidar is pitched by" in found.sentence
+
+
+def test_a_percent_too_long_is_named() -> None:
+    (found,) = doubts(placed(street(), lambda p: 1.01 * p))
+    assert "lidar moves less than the poses say, by 1.0 % or more" in found.sentence
+
+
+def test_a_lidar_that_is_turned_by_a_degree_is_named() -> None:
+    angle = torch.deg2rad(torch.tensor(1.0, dtype=torch.float64))
+    turn = torch.eye(4, dtype=torch.float64)
+    turn[:2, :2] = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
+    odd = replace(street(), lidars=tuple(replace(x, T_rig_lidar=x.T_rig_lidar @ turn) for x in street().lidars))
+    (found,) = doubts(odd)
+    assert "farther left" in found.sentence and "or lidar is turned by 1.0° against T_rig_lidar" in found.sentence
+
+
+def test_half_a_percent_is_right() -> None:
+    """Right poses of KITTI, of the street and of its seeds are within 0.2 %."""
+    assert doubts(climbing(0.005)) == [] and doubts(street()) == []
+
+
+def test_poses_of_satellites_may_drift() -> None:
+    assert doubts(replace(climbing(0.02), poses_from=POSITIONED)) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_few_sweeps_tell_nothing(count: int) -> None:
+    assert doubts(replace(climbing(0.02), sweeps=climbing(0.02).sweeps[:count])) == []
