@@ -19,9 +19,10 @@ PART, EACH = (
     0.005,
 )  # of the way: the median is off by more, and so are most motions; right poses are within 0.002
 WORDS = {
-    1: (("left", "drift to the right"), ("right", "drift to the left"), "turned"),
-    2: (("up", "sink"), ("down", "climb"), "pitched"),
-}  # by axes of the rig: of the sweeps, of the poses, and of the lidar
+    1: (("left", "drift to the right"), ("right", "drift to the left")),
+    2: (("up", "sink"), ("down", "climb")),
+}  # by axes of the rig: of the sweeps, and of the poses
+TURNED = {1: "turned", 2: "pitched"}  # of the lidar
 
 
 def sloped(sample: Sample, lidar: Lidar, motions: Motions, check: str) -> Verdict | None:
@@ -33,7 +34,7 @@ def sloped(sample: Sample, lidar: Lidar, motions: Motions, check: str) -> Verdic
     if found is None:
         return None
     axis, part = found
-    (way, drift), turned = WORDS[axis][int(part < 0)], WORDS[axis][2]
+    (way, drift), turned = WORDS[axis][int(part < 0)], TURNED[axis]
     sentence = (
         f"By the sweeps {lidar.name} moves farther {way} than the poses say, by {100 * abs(part):.1f} % of its way: the poses {drift}, or "
         f"{lidar.name} is {turned} by {math.degrees(abs(part)):.1f}° against T_rig_lidar."
