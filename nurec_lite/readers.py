@@ -92,6 +92,7 @@ def read_capture(
     check: Callable[[Capture], None] = nothing,  # is given the capture before its tracks are searched
 ) -> Capture:
     """The capture without a split."""
+    _check_lists(config)
     with span("read"):
         capture = _within(_read(config) if source is None else _chosen(source, config), config)
         capture = masked(capture, config.masks, bool(config.cameras), config.downscale)
@@ -214,6 +215,13 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
         sweeps=tuple(f for f, n in zip(capture.sweeps, moments.sweeps, strict=True) if n in asked),
     )
     return without_unseen_tracks(chosen)
+
+
+def _check_lists(config: DataConfig) -> None:
+    """Refuses a list without a name: readers take all sensors then, and its user wanted none."""
+    for key, sensor in (("cameras", "camera"), ("lidars", "lidar")):
+        if getattr(config, key) == []:
+            raise CaptureError(f"data.{key} is an empty list; name a {sensor}, or leave the key out for all of them")
 
 
 def _check_asked(capture: Capture, frames: list[int] | None) -> None:

@@ -48,6 +48,14 @@ def test_a_lidar_that_is_not_there_is_named(config: DataConfig) -> None:
         read_capture(replace(config, lidars=["roof"]))
 
 
+@pytest.mark.parametrize("key", ["cameras", "lidars"])
+def test_a_list_without_a_name_is_not_all_of_them(config: DataConfig, key: str) -> None:
+    with pytest.raises(
+        CaptureError, match=rf"data.{key} is an empty list; name a {key[:-1]}, or leave the key out for"
+    ):
+        read_capture(replace(config, **{key: []}))
+
+
 def test_seconds_choose_frames_by_their_middles(config: DataConfig) -> None:
     found = read_capture(replace(config, seconds=[0.2, 0.5]))
     frames = (*found.images, *found.sweeps)
