@@ -24,6 +24,7 @@ SIDES, AGREE = 4, 0.2  # moments that show a side so, and metres that they diffe
 ERROR, ERROR_UNSEEN = 0.12, 0.5  # metres: standard deviations along an axis with and without a side that is seen
 FEW = 8  # returns; so few double the errors
 MOVES = 1.0  # least metres a second whose way tells the yaw
+DRIVES = 1.0  # metres a second, of one that does not wait
 STANDS = 0.2  # of its speed: slower, its middle may only seem to move
 TURN_SPAN = 0.35  # seconds of averaged directions
 STRAIGHT = 10.0  # degrees a second: an object that turns faster shows its sides askew
@@ -77,6 +78,11 @@ class Path:
 
     def at(self, times: Doubles) -> tuple[Doubles, Doubles]:  # places [m, 2], yaws [m]
         return along(self.times, self.places, times), np.interp(times, self.times, self.yaws)
+
+    def drives(self, times: Doubles) -> NDArray[np.bool_]:  # [m]
+        """Whether the object drives: one that waits looks like a parked one."""
+        speed = np.linalg.norm(velocities(self.times, self.places), axis=1)
+        return np.interp(times, self.times, speed) >= DRIVES
 
 
 def turned(

@@ -13,7 +13,8 @@ from nurec_lite.capture.tracking.chains import Chain, joined
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups, group
 from nurec_lite.capture.tracking.follow import follow
-from nurec_lite.capture.tracking.smooth import Doubles, velocities
+from nurec_lite.capture.tracking.grow import grown
+from nurec_lite.capture.tracking.smooth import Doubles
 
 FITTERS = Kind("a process that fits boxes")
 AROUND = 0.4  # metres around a group, and
@@ -31,7 +32,6 @@ MOMENTS, SECONDS = 8, 0.65  # least number of moments, and seconds between the f
 WAY = 1.0  # metres that an object moves at least, and
 WAY_LENGTHS = 0.3  # in its own lengths
 SHARE = 0.5  # of its returns that move for certain, while it drives
-DRIVES = 1.0  # metres a second
 DRIVEN = 0.1  # of its returns, while it drives: fewer are of something else
 SCATTER = 0.3  # metres that its middles may scatter about its way
 KEPT = 0.5  # share of the sweeps between its first and last moment that show it
@@ -56,7 +56,8 @@ def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
         if np.linalg.norm(path.places - path.places[0], axis=1).max() < 0.7 * WAY:
             return None
         moments = gathered(cloud, path)
-    return path if _promising(moments, path) and is_sure(cloud, moments, path := fit(moments)) else None
+    sure = _promising(moments, path) and is_sure(cloud, moments, path := fit(moments))
+    return grown(cloud, path) if sure and path is not None else None
 
 
 def _promising(moments: Moments, path: Path | None) -> bool:
@@ -64,15 +65,9 @@ def _promising(moments: Moments, path: Path | None) -> bool:
         return False
     if path is None:  # most of a chain may be of an object that waits
         return bool((moments.moving >= 0.6 * SHARE).sum() >= MOMENTS)
-    drives = _drives(path, moments.times)
+    drives = path.drives(moments.times)
     driving = moments.moving[drives] if drives.sum() >= MOMENTS else moments.moving
     return max(float(np.median(moments.moving)), float(np.median(driving))) >= 0.6 * SHARE
-
-
-def _drives(path: Path, times: Doubles) -> NDArray[np.bool_]:
-    """Whether the object drives at these times: one that waits looks like a parked one."""
-    speed = np.linalg.norm(velocities(path.times, path.places), axis=1)
-    return np.interp(times, path.times, speed) >= DRIVES
 
 
 def is_sure(cloud: Cloud, moments: Moments, path: Path) -> bool:
@@ -94,10 +89,10 @@ def _share(cloud: Cloud, moments: Moments, path: Path) -> float:
     own = [_inside(path, still[:, :2], still[:, 2], still[:, end], AROUND_BOX) for end in (4, 5)]
     still = still[~(own[0] & own[1])]  # a slow object itself was there all the time
     share = _part(moments, np.ones(len(moments), np.bool_), len(still))
-    drives = _drives(path, moments.times)
+    drives = path.drives(moments.times)
     if drives.sum() < MOMENTS or moments.counts[drives].sum() < DRIVEN * moments.counts.sum():
         return share
-    return max(share, _part(moments, drives, int(_drives(path, still[:, 3]).sum())))
+    return max(share, _part(moments, drives, int(path.drives(still[:, 3]).sum())))
 
 
 def _part(moments: Moments, chosen: NDArray[np.bool_], still: int) -> float:
