@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import yaml
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.base.texts import checked_int
+from nurec_lite.base.texts import checked_int, printable
 from nurec_lite.capture.files import read_text, short
 from nurec_lite.capture.types import CaptureError
 
 MOST_BYTES = 1 << 20
+_LONGEST = 100  # characters of a parser's words
 _NULL = "tag:yaml.org,2002:null"
 
 
@@ -60,4 +61,12 @@ def read_yaml(path: Path, remedy: str, loader: type[YamlLoader] = YamlLoader) ->
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, CaptureError):
             raise
-        raise CaptureError(f"{path} is no YAML ({short(error)}); {remedy}") from error
+        raise CaptureError(f"{path} is no YAML ({_flaw(error)}); {remedy}") from error
+
+
+def _flaw(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return short(error)
+    return f"line {error.problem_mark.line + 1}: {printable(str(error.problem))[:_LONGEST]}"

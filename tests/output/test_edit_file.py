@@ -124,6 +124,8 @@ def with_opacity(scene: Scene, own: bool) -> Scene:
         ("[1]", "must hold some of the keys remove, move, follow, copy"),
         ("", "is empty"),
         ("{", "is no YAML"),
+        ("remove:\t[7]", r"is no YAML \(line 1: found character '\\t' that cannot start any token\); docs/editing"),
+        (f"remove: {'[' * 3000}{']' * 3000}", r"is no YAML \(it is nested too deeply\); docs/editing"),
         ("follow: [{track: 000}]", r"follow\[0\].poses is missing"),
         ("follow: [{track: 000, poses: [{time_s: 1, x_m: 0, y_m: 0, z_m: 0}]}]", "has 1 pose, but takes 2"),
         (f"follow: [{{track: 000, {POSES.replace('time_s: 2', 'time_s: 0')}}}]", "must be after 0, the time before it"),
