@@ -247,7 +247,10 @@ def _period(capture: Capture, camera: Camera, views: Views) -> float | None:
 
 def _guessed(camera: Camera, said: Fit, best: Fit, level: Level) -> Found:
     figures = {"said": said.contrast, "guessed": best.contrast}
-    name = _plain(best.guess.name)
+    name, remedy = _plain(best.guess.name), best.guess.remedy
+    if not bool(camera.T_rig_cam[:3, 3].any()):
+        name += ", or its place in the mounting, which is (0, 0, 0), is missing"
+        remedy = f"give its place in T_rig_cam, or {remedy}"
     if _outside(camera):
         before = f"The principal point of {{cameras}}, ({camera.cx:.0f}, {camera.cy:.0f}), lies outside of the image"
         sentence = f"{before}; edges of the lidar agree with those of the images if {name} (contrast {{guessed:.2f}})."
@@ -257,7 +260,7 @@ def _guessed(camera: Camera, said: Fit, best: Fit, level: Level) -> Found:
     else:
         before = "Edges of the lidar agree with those of the images of {cameras}"
         sentence = f"{before} if {name} (contrast {{guessed:.2f}}), not as the capture says ({{said:.2f}})."
-    return Found(camera, level, said, sentence, best.guess.remedy, figures, best.guess)
+    return Found(camera, level, said, sentence, remedy, figures, best.guess)
 
 
 def _plain(text: str) -> str:

@@ -30,6 +30,7 @@ CHECKS = (poses.NAME, cameras.CHECK, boxes.NAME)
 DOUBTS = (Level.CERTAIN, Level.LIKELY)
 EDGES, CLOSE = 0.06, 0.85  # contrast of sensors that agree, at least, and part of the highest one that fits alike
 HELD, LESS = 0.5, 0.08  # share of boxes that lie on objects, at least, and by how much less is alike
+WHOLE = 0.58  # share of boxes that a cause explains, at least: those of right captures hold 0.67 and more
 EXCESS, MORE = 0.5, 1.5  # of motions that agree, at most, and times the least one that are alike
 KEY, LABELS = "give data.", "the labels are"  # beginnings of remedies and causes
 NAMED, GLANCED = 3, 3  # causes in a sentence, and sweeps of a glance at boxes
@@ -59,7 +60,7 @@ def joined(sample: Sample, verdicts: list[Verdict]) -> list[Verdict]:
     known = [(cause, _measured(sample, cause.correct(sample.capture), cause.ranges)) for cause in causes]
     best = _best([said, *(found for _, found in known)])
     fit = [(cause, found) for cause, found in known if found.as_good_as(best)]
-    right = _with_the_reader_s(fit, explained)
+    right = [(c, f) for c, f in _with_the_reader_s(fit, explained) if not f.share < WHOLE]
     undecided = len(fit) == len(known) and {v.check for v in explained} == {poses.NAME}
     if said.as_good_as(best) or not right or undecided:
         return verdicts

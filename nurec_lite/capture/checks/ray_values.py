@@ -15,6 +15,7 @@ LONGEST = 3e5  # metres: ranges in millimetres have a shorter median
 SHORT = 0.3  # metres: it is longer
 STREET = 2.0  # metres: the median of a sweep in a street is longer
 BRIGHT = {255.0: "255", 65535.0: "65535"}  # the largest intensity in 8 and in 16 bits
+FAINT, MANY = 0.006, 1000  # the largest intensity of so many returns is higher, as 8 bits in the range of 16 are not
 BARELY = 2.0  # intensities up to that are no counts of bits
 ROUNDING = 1e-3  # excess of an intensity over 1, at most
 
@@ -97,3 +98,5 @@ def _intensities(intensities: Tensor) -> Iterator[Flaw]:
         most = next((word for value, word in BRIGHT.items() if low >= 0 and BARELY < high <= value), None)
         remedy = "give intensities of 0 to 1" if most is None else f"divide intensities by {most}"
         yield f"Intensities go from {low:.3g} to {high:.5g}, but must lie between 0 and 1", remedy
+    elif 0 < high < FAINT and len(intensities) >= MANY:
+        yield f"Intensities are {high:.2g} at most", "give intensities of 0 to 1, here perhaps multiplied by 255"

@@ -43,10 +43,12 @@ def stamp_doubts(
     late, period = np.nanmedian(times[:n] - clock.forward[:n]), np.nanmedian(np.diff(clock.forward))
     if n > 1 and abs(late) > 0.5 * period:
         name, frames = f"{path.parent.name}/{path.name}", round(abs(late) / period)
-        sentence = (
-            f"{name} stamps frames {abs(late):.2f} s {'after' if late > 0 else 'before'} {clock.source}, {frames} frames "
-            f"{'late' if late > 0 else 'early'}."
-        )
+        way = f"{abs(late):.2f} s {'after' if late > 0 else 'before'} {clock.source}"
+        if frames >= n:  # no lines are missing
+            remedy = f"{'subtract' if late > 0 else 'add'} {abs(late):.0f} s, so that both have times of one clock"
+            yield Doubt(name, True, f"{name} stamps frames {way}, by more than the drive lasts.", remedy)
+            return
+        sentence = f"{name} stamps frames {way}, {frames} frames {'late' if late > 0 else 'early'}."
         yield Doubt(
             name, True, sentence, f"restore its {'first lines' if late > 0 else 'lines'}: line i belongs to frame i"
         )

@@ -150,6 +150,13 @@ WRONG: dict[str, tuple[Odd, str]] = {  # the mistake, and the sentence
 }  # fmt: skip
 
 
+def test_a_place_that_is_missing_is_named_beside_the_guess() -> None:
+    odd = mounted(lambda T: torch.cat([T[:, :3], torch.eye(4, dtype=torch.float64)[:, 3:]], 1), FIRST)
+    (verdict,) = doubts(odd(street()))
+    assert "or its place in the mounting, which is (0, 0, 0), is missing" in verdict.sentence
+    assert verdict.remedy is not None and verdict.remedy.startswith("give its place in T_rig_cam, or ")
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_named(case: str) -> None:
     odd, sentence = WRONG[case]

@@ -66,6 +66,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     "kilometres": (with_arrays(lambda s: {"ranges": s.ranges / 1000}), "they are not in metres"),
     "8 bits": (with_arrays(lambda s: {"intensities": 255 * s.intensities}), r"Intensities go from .*divide intensities by 255"),
     "16 bits": (with_arrays(lambda s: {"intensities": 65535 * s.intensities}), "divide intensities by 65535"),
+    "divided twice": (with_arrays(lambda s: {"intensities": s.intensities / 255}), "at most.*here perhaps multiplied by 255"),
     "negative": (with_arrays(lambda s: {"intensities": s.intensities - 0.5}), "give intensities of 0 to 1"),
     "returned inverted": (with_arrays(lambda s: {"returned": ~s.returned}), "the array returned is inverted"),
     "all returned": (with_arrays(lambda s: {"returned": s.ranges >= 0}), "are marked as returned but have no range"),

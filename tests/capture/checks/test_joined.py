@@ -19,7 +19,8 @@ from nurec_lite.capture.checks.run import verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import read_pack
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
 
@@ -101,6 +102,19 @@ def test_a_cause_needs_no_cameras_and_no_boxes() -> None:
     odd = replace(with_ranges("lidar", 2.0)(street()), cameras=(), images=(), tracks=Tracks.empty())
     (verdict,) = doubts(odd)
     assert "too small by a factor of 2, or if the ranges of lidar are too large by a factor of 2" in verdict.sentence
+
+
+def test_a_cause_that_leaves_boxes_half_empty_explains_nothing() -> None:
+    """Ranges that are half a metre too short; poses of another frame let boxes hold 0.57 of their returns."""
+
+    def short(frame: SweepFrame) -> SweepFrame:
+        return replace(frame, load=lambda: nearer(frame.load()))
+
+    def nearer(sweep: Sweep) -> Sweep:
+        return replace(sweep, ranges=torch.where(sweep.returned, (sweep.ranges - 0.5).clamp(min=0.1), sweep.ranges))
+
+    found = doubts(replace(street(), sweeps=tuple(map(short, street().sweeps))))
+    assert found and not any("frame too early" in verdict.sentence for verdict in found)
 
 
 def test_little_explains_nothing() -> None:

@@ -57,3 +57,14 @@ def test_lost_stamps_at_the_start_are_named(cut: int, named: bool, tmp_path: Pat
         d.certain and f"{0.1035 * cut + 0.0105:.2f} s after" in d.sentence and f"{cut} frames late" in d.sentence
         for d in found
     )
+
+
+def test_a_clock_that_is_an_hour_off_lacks_no_frames(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "image_02").mkdir()
+    path = tmp_path / "image_02/timestamps.txt"
+    path.write_text("".join(f"2030-01-02 11:00:{0.1035 * i + 0.0105:012.9f}\n" for i in range(FRAMES)))
+    (found,) = stamp_doubts(path, clock)
+    assert (
+        found.certain and "stamps frames 3600.01 s after" in found.sentence and "than the drive lasts" in found.sentence
+    )
+    assert found.remedy == "subtract 3600 s, so that both have times of one clock"
