@@ -21,6 +21,7 @@ RUN = 2  # sweeps in a row that saw past a return that moves for certain
 OFFSETS = (1, 2, 4, 6, 9, 13, 18, 25, 36, 54, 80)  # sweeps before and after that are compared
 ASIDE = 8.0  # metres to the side of the vehicle: beyond, most returns are of things that stand still
 ALIKE, ASTRAY = 0.3, 3.0  # metres behind a return: two sweeps agree; poses may be wrong by so much
+TALL, MANY, DOUBTFUL_TALL = 2.2, 100, 0.04  # metres: higher returns are not of cars; so many tell more
 DOUBTFUL, FEW = 0.08, 5  # of the returns that agree, and a number: if more are missed, poses do not fit
 
 
@@ -75,6 +76,7 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) ->
     index = thinned(returns.points, np.flatnonzero(used))
     points = returns.points[index]
     aside = np.abs(_left(returns, sweeps, points)) > ASIDE
+    telling = (aside, aside & (heights[index] > TALL))
     free, again, seen = np.zeros((3, len(index)), np.int16)
     held, gone = np.zeros((2, len(index), 2), np.int16)
     for side, sign in enumerate((-1, 1)):
@@ -82,7 +84,7 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) ->
         for offset in OFFSETS:
             j = i + sign * offset
             compared = (
-                _compare(sweeps.sweeps[j], images[j], sweeps.grid, points, aside) if 0 <= j < len(images) else None
+                _compare(sweeps.sweeps[j], images[j], sweeps.grid, points, telling) if 0 <= j < len(images) else None
             )
             if compared is not None:
                 past, there = compared
@@ -99,7 +101,7 @@ def _compare(
     image: Image,
     grid: Grid,
     points: Floats,  # [n, 3] metres
-    aside: NDArray[np.bool_],  # [n] those that tell whether poses fit
+    telling: tuple[NDArray[np.bool_], NDArray[np.bool_]],  # [n] those that tell whether poses fit: all, and tall ones
 ) -> (
     tuple[NDArray[np.bool_], NDArray[np.bool_]] | None
 ):  # [n] the other sweep sees past the point; it sees something there
@@ -111,7 +113,8 @@ def _compare(
     cell, margin = grid.cells(azimuth, elevation), MARGIN + MARGIN_RATE * ranges
     nearest, farthest = image.nearest[cell], image.farthest[cell]
     inside = (elevation > grid.edges[0] - 0.02) & (elevation < grid.edges[-1] + 0.02)
-    if not _fits((np.minimum(nearest, farthest) - ranges)[inside & aside]):
+    behind = np.minimum(nearest, farthest) - ranges
+    if not _fits(*(behind[inside & some] for some in telling)):
         return None
     return (
         inside & (nearest > ranges + margin) & (farthest > ranges + margin),
@@ -127,11 +130,17 @@ def _left(returns: Returns, sweeps: Sweeps, points: Floats) -> Floats:  # [n] me
 
 def _fits(
     behind: Floats,  # [m] metres from a return to the surface that another sweep sees in its direction
+    tall: Floats,  # [k] the same of returns above the traffic
 ) -> bool:
-    """Whether the poses of two sweeps fit: if not, returns of things that stand still are missed by a little."""
-    agree = np.count_nonzero(np.abs(behind) <= ALIKE)
-    missed = np.count_nonzero((behind > ALIKE) & (behind <= ASTRAY))
-    return bool(missed <= DOUBTFUL * agree + FEW)
+    """Whether the poses of two sweeps fit: if not, returns of things that stand still are missed by a little. Traffic may be, too."""
+    (agree, missed), (agree_tall, missed_tall) = _met(behind), _met(tall)
+    above = agree_tall >= MANY and missed_tall <= DOUBTFUL_TALL * agree_tall + FEW
+    return above or missed <= DOUBTFUL * agree + FEW
+
+
+def _met(behind: Floats) -> tuple[int, int]:  # returns that agree, and those that are missed by a little
+    missed = (behind > ALIKE) & (behind <= ASTRAY)
+    return int(np.count_nonzero(np.abs(behind) <= ALIKE)), int(np.count_nonzero(missed))
 
 
 def thinned(

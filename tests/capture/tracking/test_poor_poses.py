@@ -39,11 +39,22 @@ def test_poses_of_satellites_alone_invent_no_tracks(kitti_root: Path) -> None:
     assert len(find_tracks(kept(read_kitti_raw(kitti_root)))) <= 2
 
 
+NONE = np.zeros(0, np.float32)
+
+
 def test_poses_fit_where_few_returns_are_missed_by_a_little() -> None:
     rng = np.random.default_rng(0)
     alike, through, traffic = rng.normal(0, 0.1, 500), np.full(200, -4.0), np.full(300, 20.0)
     good = np.concatenate([alike, through, traffic]).astype(np.float32)
-    assert _fits(good)
-    assert not _fits(np.concatenate([good, rng.uniform(0.4, 1.0, 80).astype(np.float32)]))
-    assert _fits(np.zeros(0, np.float32))
-    assert _fits(np.full(5, 0.7, np.float32))
+    bad = np.concatenate([good, rng.uniform(0.4, 1.0, 80)]).astype(np.float32)
+    assert _fits(good, NONE)
+    assert not _fits(bad, NONE)
+    assert not _fits(bad, bad)
+    assert _fits(NONE, NONE)
+    assert _fits(np.full(5, 0.7, np.float32), NONE)
+
+
+def test_slow_traffic_on_a_wide_street_does_not_tell_that_poses_are_wrong() -> None:
+    """Houses above it agree."""
+    jam = np.concatenate([np.zeros(500), np.full(80, 0.6)]).astype(np.float32)
+    assert _fits(jam, np.zeros(120, np.float32))
