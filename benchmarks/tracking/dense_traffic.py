@@ -57,6 +57,7 @@ SCENES = {
     "stop and go": Scene(4.0, 2.4, 8.0, lanes=(-4.9, 1.65, 4.9), waits=1.5),
     "street": Scene(7.0, 7.0, 12.0, lanes=(-1.65, 1.65), parked=12),
     "motorway": Scene(25.0, 25.0, 25.0, trucks=0.2),
+    "trucks": Scene(9.0, 8.5, 25.0, lanes=LANES[:2], trucks=1.0),
 }
 
 
