@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from nurec_lite.capture.checks.conventions import MADE, Blamed, Convention, fitting
+from nurec_lite.capture.checks.exchanged import exchanged
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.motions import middle_poses, more_motions, undisturbed
 from nurec_lite.capture.checks.sample import Sample
@@ -37,6 +38,10 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
     known = {name: Motions(motions) for name, motions in found.items() if motions}
     right = {name for name, motions in known.items() if motions.excess(motions.posed) <= SUSPECT}
     convention = _convention(sample, [m for name in known.keys() - right for m in known[name].all], bool(right))
+    swapped = [] if convention else exchanged(known, [name for name in known if name not in right], NAME)
+    if swapped:
+        yield from swapped
+        return
     for name in found:
         if name in known:
             level = Level.RIGHT if name in right else _level(known[name], convention)

@@ -14,7 +14,8 @@ from nurec_lite.capture.checks.poses import check_poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import read_pack
-from nurec_lite.capture.types import POSITIONED, Capture, Frame
+from nurec_lite.capture.types import POSITIONED, Capture, Frame, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
 
 
 @lru_cache(maxsize=1)
@@ -65,6 +66,34 @@ def test_a_lidar_that_is_turned_by_a_degree_is_named() -> None:
     odd = replace(street(), lidars=tuple(replace(x, T_rig_lidar=x.T_rig_lidar @ turn) for x in street().lidars))
     (found,) = doubts(odd)
     assert "farther left" in found.sentence and "or lidar is turned by 1.0° against T_rig_lidar" in found.sentence
+
+
+def with_two_lidars() -> Capture:
+    """The second one sits farther right, and is turned: it measures the points of the first one."""
+    lidar, X = street().lidars[0], torch.eye(4, dtype=torch.float64)
+    X[:3] = torch.tensor([[0.8, -0.6, 0.0, 0.6], [0.6, 0.8, 0.0, -0.7], [0.0, 0.0, 1.0, -0.3]])
+    T_to = torch.linalg.inv(X).float()
+
+    def seen(sweep: Sweep) -> Sweep:
+        points = sweep.directions * sweep.ranges.clamp(min=1.0)[:, None] @ T_to[:3, :3].T + T_to[:3, 3]
+        ranges = points.norm(dim=1)
+        return replace(sweep, directions=points / ranges[:, None], ranges=torch.where(sweep.returned, ranges, 0))
+
+    def of_second(frame: SweepFrame) -> SweepFrame:
+        return replace(frame, sensor="second", load=lambda: seen(frame.load()))
+
+    second = replace(lidar, name="second", T_rig_lidar=lidar.T_rig_lidar.double() @ X, spins=False)
+    sweeps = (*street().sweeps, *map(of_second, street().sweeps))
+    return replace(street(), lidars=(lidar, second), sweeps=sweeps)
+
+
+def test_mountings_of_two_lidars_that_are_exchanged_are_named() -> None:
+    right = with_two_lidars()
+    a, b = right.lidars
+    odd = replace(right, lidars=(replace(a, T_rig_lidar=b.T_rig_lidar), replace(b, T_rig_lidar=a.T_rig_lidar)))
+    (found,) = doubts(odd)
+    assert found.level is Level.CERTAIN and "if T_rig_lidar of both are exchanged" in found.sentence
+    assert doubts(right) == []
 
 
 def test_half_a_percent_is_right() -> None:
