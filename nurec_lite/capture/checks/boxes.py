@@ -12,7 +12,7 @@ from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.single_tracks import may_be_odd, odd_tracks, sentences_of
-from nurec_lite.capture.checks.track_motion import odd_motions
+from nurec_lite.capture.checks.track_motion import BACKWARDS, odd_motions
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import trajectory_of
@@ -40,7 +40,17 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     yield from impossible_tracks(capture)
     # labels of sensors jump with the poses
     odd = [] if sample.blamed("poses") or sample.jumps() else list(odd_motions(capture.tracks, capture.name))
-    yield from odd
+    found = list(_against_sweeps(sample, capture, bool(odd)))
+    elsewhere = any(verdict.level in DOUBTS for verdict in found)  # such boxes move along other axes, too
+    yield from (verdict for verdict in odd if not (elsewhere and BACKWARDS in verdict.figures))
+    yield from found
+
+
+def _against_sweeps(
+    sample: Sample,
+    capture: Capture,
+    odd: bool,  # whether single tracks are named already
+) -> Iterator[Verdict]:
     if not capture.sweeps:
         yield _unknown(capture, "Without a lidar nothing says where the boxes lie.")
         return
@@ -52,15 +62,16 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     rays = returned_rays(sample)
     said = fit_boxes(rays, capture.tracks)
     best = _best(capture, rays, said)
-    if best is not None and not sample.blamed("poses", "rays"):
+    wrong = sample.blamed("poses", "rays")
+    if best is not None and not wrong:
         yield _named(capture, said, *best)
-    elif late := None if sample.blamed("poses", "rays") else moving_elsewhere(capture, rays, moving(capture.tracks)):
+    elif late := None if wrong else moving_elsewhere(capture, rays, moving(capture.tracks)):
         yield Verdict(NAME, capture.name, Level.LIKELY, *late)
     elif few(said):
         yield _unknown(
             capture, f"Too few boxes lie within {FARTHEST:.0f} m of the lidar to compare them with its returns."
         )
-    elif sample.blamed("poses", "rays") and said.share < POOR:
+    elif wrong and said.share < POOR:
         yield _unknown(capture, "While the poses or the rays are wrong, sweeps do not say where the boxes lie.")
     else:
         yield from ([] if odd else _of_single_tracks(sample, capture, said)) or [_as_said(capture, said)]

@@ -17,6 +17,7 @@ STEADY = 0.5  # largest difference of the steps before and after, as a part of t
 LISTED = 3  # tracks in a sentence
 WAY, TOGETHER = 5.0, 15.0  # metres of one track, and of all, that show the way it drives
 BACK = 0.8  # part of it that boxes look backwards, at least
+BACKWARDS = "back_m"  # figure of boxes that look backwards
 REMEDY = "correct them where the tracks were made, or leave them out"
 
 
@@ -59,13 +60,13 @@ def _backwards(tracks: Tracks, capture: str) -> Iterator[Verdict]:
     if total > TOGETHER and back > BACK * total:
         sentence = f"The boxes of objects that move look backwards along {back:.0f} of {total:.0f} m."
         remedy = "turn them by 180° about their z axes where the tracks were made"
-        yield Verdict(NAME, capture, Level.LIKELY, sentence, remedy, {"back_m": back, "way_m": total})
+        yield Verdict(NAME, capture, Level.LIKELY, sentence, remedy, {BACKWARDS: back, "way_m": total})
     elif alone:
         name = min(alone, key=alone.__getitem__)
         more = f" ({len(alone) - 1} more tracks do)" if len(alone) > 1 else ""
         sentence = f"The boxes of track {name} look backwards along {-alone[name]:.0f} m{more}."
         remedy = "turn them by 180° about their z axes where the tracks were made"
-        yield Verdict(NAME, name, Level.LIKELY, sentence, remedy, {"back_m": -alone[name]})
+        yield Verdict(NAME, name, Level.LIKELY, sentence, remedy, {BACKWARDS: -alone[name]})
 
 
 def _ways(tracks: Tracks, rows: slice) -> float:  # metres that a track goes along its own x axis
