@@ -153,8 +153,7 @@ def thinned(
     voxel -= voxel.min(0)
     size = voxel.max(0) + 1
     key = (voxel[:, 0] * size[1] + voxel[:, 1]) * size[2] + voxel[:, 2]
-    first = np.sort(
-        key * len(index) + np.arange(len(index))
-    )  # unlike `np.unique` with indices, a sort of numbers alone
+    # unlike `np.unique` with indices, a sort of numbers alone
+    first = np.sort(key * len(index) + np.arange(len(index)))
     new = np.diff(first // len(index), prepend=-1) != 0
     return index[np.sort(first[new] % len(index))]
