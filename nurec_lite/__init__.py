@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from nurec_lite.base.threads import multiply_alone  # before torch's libraries
+from nurec_lite.base.threads import limit_blas_threads  # before torch's libraries
 
 # isort: split
 from nurec_lite.base.announce import announce
@@ -62,7 +62,7 @@ def __dir__() -> list[str]:
 if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m nurec_lite...` names
     end_quietly()
     check_folder()
-    multiply_alone()
+    limit_blas_threads()
     announce(sys.orig_argv)
     begin_device(sys.orig_argv)
     if any(f"nurec_lite.{verb}" in sys.orig_argv for verb in VERBS):  # whose modules call `end_imports`

@@ -11,9 +11,9 @@ import os
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
-def multiply_alone() -> None:
-    """Lets numpy multiply matrices with one thread, in a command of ours, before numpy is imported. Its library has threads of its own, and
-    threads of a pool that multiply small matrices wait for each other there. torch's number of threads stays."""
+def limit_blas_threads() -> None:
+    """Gives numpy's BLAS one thread, in a command of ours, before numpy is imported. Threads of a pool that multiply small matrices would
+    wait for one another in it. torch's number of threads stays."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 

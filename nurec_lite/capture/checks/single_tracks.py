@@ -9,7 +9,7 @@ from nurec_lite.capture.checks.box_guesses import MADE, raised, turned
 from nurec_lite.capture.checks.box_rays import BoxFit, Rays, fit_boxes
 from nurec_lite.geometry.tracks import Tracks
 
-AT_FIRST, FEWEST = 1, 3  # boxes of a track that tell anything, at first and at a closer look
+FEWEST = 3  # boxes of a track that tell anything
 SURE = 5  # boxes at least, where no other reading fits
 EMPTY, NOTHING = 0.28, 0.12  # share of its boxes that are odd, and of those that lie elsewhere for sure
 GOOD, BETTER = 0.62, 0.35  # share of another reading, at least, and its gain
@@ -30,7 +30,7 @@ class OddTrack:
 def may_be_odd(tracks: Tracks, said: BoxFit) -> list[int]:
     """Numbers of tracks that deserve a closer look."""
     found = [(k, said.of(k)) for k in said.tracks.unique().tolist()]
-    return [k for k, fit in found if len(fit) >= AT_FIRST and fit.share < EMPTY and float(tracks.sizes[k][0]) > LONG]
+    return [k for k, fit in found if fit.share < EMPTY and float(tracks.sizes[k][0]) > LONG]
 
 
 def odd_tracks(
