@@ -24,6 +24,7 @@ GREY, COLOUR = 1e-3, 0.02  # of the mean level: difference of channels of grey i
 OPPOSITE = 0.0, -0.5  # cosine of two images' colours where they may be exchanged: of distant ones, and of neighbours
 BRIGHTER = math.log(1.4), math.log(1.6)  # change of the level: of distant images, and of neighbours
 ONE_STEP = 0.8  # part of the whole change that one step makes
+HALF = 0.6, 0.3  # part of the change, at least, and cosine of the colours, at most, of the half that has the step
 STEADY = 3.0  # times the changes of the steps beside it
 NEXT = 1.0  # seconds from an image to the next, at most
 REMEDY = "take all images from one source, or leave these out by data.frames"
@@ -45,20 +46,28 @@ def look_of(thumbnail: Tensor) -> Look:  # [h, w, 3] uint8
 
 def changed_at_once(sample: Sample, camera: str, check: str) -> Iterator[Verdict]:
     """One verdict about the first change."""
+    found = first_step(sample, camera)
+    if found is not None:
+        index, words = found
+        sentence = f"From image {index} on, images of {camera} {words}."
+        yield Verdict(check, camera, Level.LIKELY, sentence, REMEDY, {"from": float(index)})
+
+
+def first_step(sample: Sample, camera: str) -> tuple[int, str] | None:
+    """Index of the first image after a change, and words that say how it differs; None: no change, or a slow one."""
+    return sample.kept(("step of tones", camera), lambda: _first_step(sample, camera))
+
+
+def _first_step(sample: Sample, camera: str) -> tuple[int, str] | None:
     frames = [frame for frame in sample.capture.images if frame.sensor == camera]
     places = {frame.index: k for k, frame in enumerate(frames)}
     seen = [places[frame.index] for frame in sample.images_of(camera)]
-    for a, b in pairwise(seen):
-        found = _step(sample, frames, a, b)
-        if found is not None:
-            k, words = found
-            sentence = f"From image {frames[k].index} on, images of {camera} {words}."
-            yield Verdict(check, camera, Level.LIKELY, sentence, REMEDY, {"from": float(frames[k].index)})
-            return
+    found = (_step(sample, frames, a, b) for a, b in pairwise(seen))
+    return next(((frames[k].index, words) for k, words in filter(None, found)), None)
 
 
 def _step(sample: Sample, frames: Sequence[ImageFrame], a: int, b: int) -> tuple[int, str] | None:
-    """The place of the first image after a change, and words that say how it differs; None: no change, or a slow one."""
+    """The same between two images, with the place instead of the index."""
     first, last = (_look(sample, frames[k]) for k in (a, b))
     if min(first.level, last.level) < BLACK or not _differ(first, last, distant=True):
         return None
@@ -67,6 +76,8 @@ def _step(sample: Sample, frames: Sequence[ImageFrame], a: int, b: int) -> tuple
         middle = (low + high) // 2
         look = _look(sample, frames[middle])
         low, high = (middle, high) if _apart(look, last) > _apart(first, look) else (low, middle)
+        if not _may_hold_step(_look(sample, frames[low]), _look(sample, frames[high]), last.level - first.level):
+            return None  # a slow change, which no further image is decoded for
     if frames[high].time_mid - frames[low].time_mid > NEXT:
         return None
     looks = [_look(sample, frames[k]) for k in range(max(0, low - 1), min(len(frames), high + 2))]
@@ -79,6 +90,12 @@ def _look(sample: Sample, frame: ImageFrame) -> Look:
 
 def _differ(a: Look, b: Look, distant: bool) -> bool:
     return _turns_grey(a, b) or _cosine(a, b) < OPPOSITE[not distant] or abs(b.level - a.level) > BRIGHTER[not distant]
+
+
+def _may_hold_step(a: Look, b: Look, whole: float) -> bool:
+    """Whether one step may make most of the whole change of the level, grey images, or other colours."""
+    brighter = abs(b.level - a.level) > max(BRIGHTER[0], HALF[0] * abs(whole))
+    return brighter or _turns_grey(a, b) or _cosine(a, b) < HALF[1]
 
 
 def _turns_grey(a: Look, b: Look) -> bool:

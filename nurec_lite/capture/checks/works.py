@@ -14,6 +14,7 @@ from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.rays import ray_works
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.thumbnails import thumbnail
+from nurec_lite.capture.checks.tones import first_step
 from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera
@@ -52,6 +53,11 @@ def _looked_at(sample: Sample, frames: Sequence[ImageFrame]) -> None:
     for frame in frames:
         thumbnail(sample, frame)
         view_of(sample, sample.capture.camera(frame.sensor), frame)
+
+
+def tone_works(sample: Sample) -> Iterator[Work]:
+    """Work on images that are decoded only where others change: few where none does."""
+    return (partial(first_step, sample, camera.name) for camera in sample.capture.cameras)
 
 
 def camera_works(sample: Sample) -> Iterator[Work]:

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pytest
 import torch
@@ -77,6 +77,20 @@ def test_the_first_images_may_be_the_odd_ones() -> None:
 def test_an_exposure_that_adapts_is_right() -> None:
     images = (seen_as(f, brighter(min(1.0, 0.3 + 0.07 * max(0, f.index - 20)))) for f in street().images)
     assert doubts(replace(street(), images=tuple(images))) == []
+
+
+def test_few_images_are_decoded_of_a_slow_change() -> None:
+    """Exposures of long drives drift between all images that are looked at: seven pairs, each with six to nine images between them."""
+    looked_at = list[int]()
+
+    def darker(frame: ImageFrame) -> Tensor:
+        looked_at.append(frame.index)
+        return brighter(0.94**frame.index)(frame.load())
+
+    frames = [frame for frame in street().images if frame.sensor == "camera_0"]
+    images = tuple(replace(frame, load=partial(darker, frame)) for frame in frames)
+    assert doubts(replace(street(), images=images, cameras=street().cameras[:1], sweeps=(), lidars=())) == []
+    assert len(looked_at) <= 8 + 7 * 2
 
 
 def test_channels_of_one_camera_are_held_against_the_other() -> None:
