@@ -48,7 +48,7 @@ def opposite_channels(sample: Sample, check: str) -> Iterator[Verdict]:
 
 def _correlations(sample: Sample) -> dict[tuple[str, str], float]:
     """Correlation of the colours of each pair of cameras with enough points in both images."""
-    seen = [_blues(sample, frames) for frames in _moments(sample)]
+    seen = [blues_of(sample, frames) for frames in moments_of_cameras(sample)]
     found = dict[tuple[str, str], float]()
     for a, b in combinations([camera.name for camera in sample.capture.cameras], 2):
         pairs = [torch.stack([blues[a], blues[b]]) for blues in seen if a in blues and b in blues]
@@ -59,13 +59,18 @@ def _correlations(sample: Sample) -> dict[tuple[str, str], float]:
     return found
 
 
-def _moments(sample: Sample) -> Iterator[list[ImageFrame]]:
+def moments_of_cameras(sample: Sample) -> Iterator[list[ImageFrame]]:
     """Images of several cameras that are looked at in any case, of one number."""
     by_number = defaultdict[int, list[ImageFrame]](list)
     for camera in sample.capture.cameras:
         for frame in sample.images_of(camera.name):
             by_number[frame.index].append(frame)
     yield from (frames for frames in by_number.values() if len(frames) > 1)
+
+
+def blues_of(sample: Sample, frames: Sequence[ImageFrame]) -> Blues:
+    """Colours of a sweep's points in the images of a moment."""
+    return sample.kept(("blues", frames[0].index), lambda: _blues(sample, frames))
 
 
 def _blues(sample: Sample, frames: Sequence[ImageFrame]) -> Blues:

@@ -9,6 +9,7 @@ from nurec_lite.capture.checks.alignment import VIEWS, view_of
 from nurec_lite.capture.checks.box_rays import box_sweeps, rays_of
 from nurec_lite.capture.checks.boxes import labelled
 from nurec_lite.capture.checks.cameras import findings, parts_of
+from nurec_lite.capture.checks.channels import blues_of, moments_of_cameras
 from nurec_lite.capture.checks.glimpses import glimpse_works
 from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.rays import ray_works
@@ -56,8 +57,9 @@ def _looked_at(sample: Sample, frames: Sequence[ImageFrame]) -> None:
 
 
 def tone_works(sample: Sample) -> Iterator[Work]:
-    """Work on images that are decoded only where others change: few where none does."""
-    return (partial(first_step, sample, camera.name) for camera in sample.capture.cameras)
+    """Work on images that are decoded only where others change, and on the colours of those that are decoded."""
+    yield from (partial(first_step, sample, camera.name) for camera in sample.capture.cameras)
+    yield from (partial(blues_of, sample, frames) for frames in moments_of_cameras(sample))
 
 
 def camera_works(sample: Sample) -> Iterator[Work]:
