@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nurec_lite.capture.checks.edges import (
     View,
-    edge_points,
+    edge_rays,
     image_edges,
     pixel_degrees,
     places_of,
@@ -28,10 +28,11 @@ from nurec_lite.capture.checks.edges import (
 )
 from nurec_lite.capture.checks.guesses import Guess, looking
 from nurec_lite.capture.checks.sample import Sample, spread
-from nurec_lite.capture.deskew import project_world_points
+from nurec_lite.capture.deskew import project_world_points, world_points
 from nurec_lite.capture.trajectory import Trajectory, nearest
 from nurec_lite.capture.types import ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.masks import at_pixels
 from nurec_lite.geometry.se3 import interpolate_between, interpolate_trajectory, invert, pose_matrix, transform
 
@@ -106,14 +107,14 @@ def _view(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
         sweeps = [sweep for sweep in sample.capture.sweeps if sweep.sensor == lidar.name]
         sweep = nearest(sweeps, frame.time_mid) if sweeps else None
         if sweep is not None and abs(sweep.time_mid - frame.time_mid) <= APART:
-            points.append(_edges(sample, sweep))
+            points.append(world_points(sweep, rays_at_edges(sample, sweep), lidar))
     if not points:
         return []
     strengths = image_edges(sample.image(frame), camera)
-    return [View(frame, _unmasked(camera, frame, torch.cat(points)), strengths, ranks(strengths))]
+    return [View(frame, unmasked(camera, frame, torch.cat(points)), strengths, ranks(strengths))]
 
 
-def _unmasked(camera: Camera, frame: ImageFrame, world: Tensor) -> Tensor:  # [p, 3]
+def unmasked(camera: Camera, frame: ImageFrame, world: Tensor) -> Tensor:  # [p, 3]
     """The points that the camera's mask does not hide."""
     if camera.mask is None:
         return world
@@ -121,9 +122,9 @@ def _unmasked(camera: Camera, frame: ImageFrame, world: Tensor) -> Tensor:  # [p
     return world[~(at_pixels(camera.mask, pixels) & (depth > 0))]
 
 
-def _edges(sample: Sample, frame: SweepFrame) -> Tensor:  # [P, 3]
+def rays_at_edges(sample: Sample, frame: SweepFrame) -> Sweep:
     lidar = sample.capture.lidar(frame.sensor)
-    return sample.kept(("edges", frame.sensor, frame.index), lambda: edge_points(frame, sample.ordered(frame), lidar))
+    return sample.kept(("edges", frame.sensor, frame.index), lambda: edge_rays(sample.ordered(frame), lidar))
 
 
 def near(camera: Camera) -> float:  # degrees

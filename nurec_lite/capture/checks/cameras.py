@@ -27,6 +27,7 @@ from nurec_lite.capture.checks.guesses import (
     mountings,
     neighbours,
 )
+from nurec_lite.capture.checks.half_turns import half_turned
 from nurec_lite.capture.checks.lenses import instead_of_clock, or_of_lens
 from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
@@ -101,6 +102,8 @@ def _not_compared(sample: Sample, camera: Camera, views: list[View]) -> str:
         return "No sweep is of the moments of {cameras}."
     if any(APART in verdict.figures for verdict in sample.found):
         return "While sensors put the rig at two places at one time, sweeps do not show the direction of {cameras}."
+    if any(half_turned(sample, lidar) for lidar in sample.capture.lidars):
+        return "While times of rays are half a turn off, sweeps do not show the direction of {cameras}."
     if any(MIXED in verdict.figures and verdict.subject == camera.name for verdict in sample.found):
         return "While images of {cameras} stand in no order, sweeps do not show its direction."
     return ""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.capture.types import Capture, Frame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import interpolate_trajectory
 
@@ -88,3 +88,26 @@ def with_ranges(lidar: str, factor: float) -> Correction:
         return replace(capture, sweeps=tuple(sweeps))
 
     return correct
+
+
+def half_a_turn_later(sweep: Sweep, frame: SweepFrame) -> Sweep:
+    """Rays with times half of the sweep later, those of the second half earlier."""
+    first, length = frame.time_start, frame.time_end - frame.time_start
+    return replace(sweep, times=first + torch.remainder(sweep.times - first + 0.5 * length, max(length, 1e-9)))
+
+
+@dataclass(frozen=True)
+class _HalfATurnLater:
+    """Loads a sweep, and gives its rays times that are half a turn off. It pickles."""
+
+    load: Callable[[], Sweep]
+    frame: SweepFrame
+
+    def __call__(self) -> Sweep:
+        return half_a_turn_later(self.load(), self.frame)
+
+
+def half_turns(lidar: str, capture: Capture) -> Capture:
+    """The capture with times of rays that are half a turn off."""
+    sweeps = (replace(f, load=_HalfATurnLater(f.load, f)) if f.sensor == lidar else f for f in capture.sweeps)
+    return replace(capture, sweeps=tuple(sweeps))

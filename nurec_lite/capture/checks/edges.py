@@ -46,7 +46,14 @@ def edge_points(
     frame: SweepFrame,
     rays: Ordered,  # of the frame
     lidar: Lidar,
-) -> Tensor:  # [P, 3] metres, world: between two rays of a beam, at the nearer one's range
+) -> Tensor:  # [P, 3] metres, world
+    return world_points(frame, edge_rays(rays, lidar), lidar)
+
+
+def edge_rays(
+    rays: Ordered,
+    lidar: Lidar,
+) -> Sweep:  # P rays between two of a beam, with the nearer one's range
     sweep, azimuth, order = rays.sweep, rays.azimuth, rays.order
     rings, ranges, returned = (values[order] for values in (sweep.rings, sweep.ranges, sweep.returned))
     jump, nearer = ranges.diff().abs(), torch.minimum(ranges[1:], ranges[:-1])
@@ -60,7 +67,7 @@ def edge_points(
     a, b = sweep.select(order[at]), sweep.select(order[at + 1])
     middle = F.normalize(a.directions + b.directions, dim=1)
     times = 0.5 * (a.times + b.times)
-    return world_points(frame, Sweep(middle, nearer[at], a.intensities, times, a.rings, a.returned), lidar)
+    return Sweep(middle, nearer[at], a.intensities, times, a.rings, a.returned)
 
 
 def pixel_degrees(camera: Camera) -> float:

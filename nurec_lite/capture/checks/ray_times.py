@@ -8,6 +8,7 @@ compensated. Letters: n points.
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.half_turns import NAME, half_turned
 from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.rays import NAME as RAYS
 from nurec_lite.capture.checks.register import velocity_of
@@ -26,7 +28,6 @@ from nurec_lite.geometry.free_lidar import same_rays
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.geometry.se3 import invert
 
-NAME = "times of rays"
 SWEEPS = 3  # of a lidar
 SEVERAL = 1.25  # turns in a sweep
 AGAIN, TOGETHER = 0.3, 0.05  # share of rays that have another one of their direction, and steps of azimuth between both
@@ -46,9 +47,17 @@ def check_ray_times(sample: Sample) -> Iterator[Verdict]:
             yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} do not tell the times of its rays.")
             continue
         if lidar.spins:
-            yield _several(sample, lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
+            known = _several(sample, lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
+            yield (_half_turned(sample, lidar) if known.level is Level.RIGHT else None) or known
         else:
             yield _repeated(sample, lidar, pairs) or _unknown_turn(lidar)
+
+
+def _half_turned(sample: Sample, lidar: Lidar) -> Verdict | None:
+    """Verdict of images. Where these cannot be looked at, the check of cameras meets the error again and reports it."""
+    with suppress(Exception):
+        return half_turned(sample, lidar)
+    return None
 
 
 Pairs = Sequence[tuple[SweepFrame, Sweep]]

@@ -11,6 +11,7 @@ from nurec_lite.capture.checks.boxes import labelled
 from nurec_lite.capture.checks.cameras import findings, parts_of
 from nurec_lite.capture.checks.channels import blues_of, moments_of_cameras
 from nurec_lite.capture.checks.glimpses import glimpse_works
+from nurec_lite.capture.checks.half_turns import glance
 from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.rays import ray_works
 from nurec_lite.capture.checks.sample import Sample, spread
@@ -65,6 +66,7 @@ def tone_works(sample: Sample) -> Iterator[Work]:
 def camera_works(sample: Sample) -> Iterator[Work]:
     for camera in _compared(sample):
         yield from parts_of(sample, camera)
+        yield from (partial(glance, sample, lidar, camera) for lidar in sample.capture.lidars if lidar.spins)
 
 
 def found_works(sample: Sample) -> Iterator[Work]:
