@@ -7,6 +7,7 @@ from statistics import median
 
 from nurec_lite.capture.checks.conventions import MADE, Blamed, Convention, fitting
 from nurec_lite.capture.checks.exchanged import exchanged
+from nurec_lite.capture.checks.lidar_pairs import elsewhere
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.motions import middle_poses, more_motions, undisturbed
 from nurec_lite.capture.checks.sample import Sample
@@ -51,6 +52,7 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
         else:
             sentence = f"Sweeps of {name} show too little static structure, or are too few, to show its motion."
             yield Verdict(NAME, name, Level.UNKNOWN, sentence)
+    yield from elsewhere(sample, [motions.lidar for name, motions in known.items() if name in right], NAME)
 
 
 def _off_a_little(sample: Sample, motions: Motions) -> Verdict | None:

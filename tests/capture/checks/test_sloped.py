@@ -96,6 +96,27 @@ def test_mountings_of_two_lidars_that_are_exchanged_are_named() -> None:
     assert doubts(right) == []
 
 
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ((0.0, 2.0, 0.0), "2.0 m farther right"),
+        ((1.0, 0.0, 0.0), "1.0 m farther back"),
+        ((0.0, 0.0, 1.0), "1.0 m farther down"),
+    ],
+)
+def test_a_second_lidar_that_sits_elsewhere_is_named(way: tuple[float, float, float], words: str) -> None:
+    """Motions along a straight are those of the right mounting."""
+    right = with_two_lidars()
+    a, b = right.lidars
+    T = b.T_rig_lidar.clone()
+    T[:3, 3] += torch.tensor(way, dtype=torch.float64)
+    odd = replace(right, lidars=(a, replace(b, T_rig_lidar=T)))
+    (found,) = doubts(odd)
+    assert found.level is Level.LIKELY
+    assert found.sentence == f"Sweeps of second lie on those of lidar if second sits {words}, not as the capture says."
+    assert found.remedy == "correct T_rig_lidar of second, or of lidar, where the capture was made"
+
+
 def test_half_a_percent_is_right() -> None:
     """Right poses of KITTI, of the street and of its seeds are within 0.2 %."""
     assert doubts(climbing(0.005)) == [] and doubts(street()) == []
