@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from nurec_lite.native.compilers import BuildError
@@ -16,6 +17,9 @@ from nurec_lite.native.compilers import BuildError
 def say(text: str) -> None:
     start = "\r" if sys.stderr.isatty() else ""
     print(f"{start}{text}", file=sys.stderr, flush=True)
+
+
+_say_once = lru_cache(say)  # kernels are looked for before they are loaded
 
 
 def cache_folder() -> Path:
@@ -34,7 +38,7 @@ def private_folder(cache: Path, name: str) -> Path:
     for place in (cache, cache / name):
         if flaw := exposed(place):
             cache = _elsewhere()
-            say(f"{place} {flaw}, so the compiled kernels are kept in {cache}")
+            _say_once(f"{place} {flaw}, so the compiled kernels are kept in {cache}")
             break
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
