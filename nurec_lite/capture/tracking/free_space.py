@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.tracking.ground import CLEAR, Ground
+from nurec_lite.capture.tracking.rain import are_drops
 from nurec_lite.capture.tracking.returns import FARTHEST, Floats, Grid, Returns, Sweeps, local
 
 NEAREST = 2.0  # metres: nearer returns are the vehicle's own
@@ -38,6 +39,9 @@ class Candidates:
     seen: NDArray[np.int16]  # [n] sweeps that saw past it, in all
     held: NDArray[np.int16]  # [n, 2] sweeps before and after: the furthest that saw something there, 0 without one
     gone: NDArray[np.int16]  # [n, 2] sweeps before and after: the last of the first that saw past it in a row
+
+    def of(self, chosen: NDArray[np.bool_]) -> "Candidates":  # [n]
+        return Candidates(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +97,8 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) ->
                 again, seen, left = again + (there & left), seen + past, left | past
                 held[there, side] = offset
                 gone[(run >= RUN) & (gone[:, side] == 0), side] = offset
-    return Candidates(index, points, returns.times[index], heights[index], free, again, seen, held, gone)
+    found = Candidates(index, points, returns.times[index], heights[index], free, again, seen, held, gone)
+    return found.of(~are_drops(returns, sweeps.grid, index, free >= RUN))
 
 
 def _compare(
