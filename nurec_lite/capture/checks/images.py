@@ -36,7 +36,7 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
     """Yields verdicts about images; CaptureError where a file cannot be used."""
     kinds = _kinds(sample.capture.images)
     for camera in sample.capture.cameras:
-        found = list(_of_camera(sample, camera, kinds[camera.name]))
+        found = [*_kind_verdicts(camera.name, kinds[camera.name]), *of_camera(sample, camera)]
         yield from found
         if all(verdict.level is Level.RIGHT for verdict in found):
             yield from changed_at_once(sample, camera.name, NAME)
@@ -44,8 +44,12 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
     yield from opposite_channels(sample, NAME)
 
 
-def _of_camera(sample: Sample, camera: Camera, kinds: Counter[Kind]) -> Iterator[Verdict]:
-    yield from _kind_verdicts(camera.name, kinds)
+def of_camera(sample: Sample, camera: Camera) -> list[Verdict]:
+    """Returns what the images of a camera show by themselves."""
+    return sample.kept(("images of", camera.name), lambda: list(_of_camera(sample, camera)))
+
+
+def _of_camera(sample: Sample, camera: Camera) -> Iterator[Verdict]:
     frames = {
         frame.index: frame for frame in (*sample.images_of(camera.name), *_small_files(sample.capture, camera.name))
     }
@@ -53,9 +57,9 @@ def _of_camera(sample: Sample, camera: Camera, kinds: Counter[Kind]) -> Iterator
         camera.name, {number: thumbnail(sample, frame) for number, frame in sorted(frames.items())}
     )
     yield from _own_verdicts(sample, camera)
-    of_camera = [f for f in sample.capture.images if f.sensor == camera.name]
-    yield from _repeated_verdicts(of_camera)
-    yield from misplaced(sample, of_camera, NAME, "images")
+    every = [frame for frame in sample.capture.images if frame.sensor == camera.name]
+    yield from _repeated_verdicts(every)
+    yield from misplaced(sample, every, NAME, "images")
 
 
 def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:

@@ -12,6 +12,7 @@ from nurec_lite.capture.checks.cameras import findings, parts_of
 from nurec_lite.capture.checks.channels import blues_of, moments_of_cameras
 from nurec_lite.capture.checks.glimpses import glimpse_works
 from nurec_lite.capture.checks.half_turns import glance
+from nurec_lite.capture.checks.images import of_camera
 from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.rays import ray_works
 from nurec_lite.capture.checks.sample import Sample, spread
@@ -57,13 +58,14 @@ def _looked_at(sample: Sample, frames: Sequence[ImageFrame]) -> None:
         view_of(sample, sample.capture.camera(frame.sensor), frame)
 
 
-def tone_works(sample: Sample) -> Iterator[Work]:
-    """Work on images that are decoded only where others change, and on the colours of those that are decoded."""
-    yield from (partial(first_step, sample, camera.name) for camera in sample.capture.cameras)
-    yield from (partial(blues_of, sample, frames) for frames in moments_of_cameras(sample))
+def colour_works(sample: Sample) -> Iterator[Work]:
+    return (partial(blues_of, sample, frames) for frames in moments_of_cameras(sample))
 
 
 def camera_works(sample: Sample) -> Iterator[Work]:
+    for camera in sample.capture.cameras:
+        yield partial(first_step, sample, camera.name)
+        yield partial(of_camera, sample, camera)
     for camera in _compared(sample):
         yield from parts_of(sample, camera)
         yield from (partial(glance, sample, lidar, camera) for lidar in sample.capture.lidars if lidar.spins)
