@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from nurec_lite import compare, serve
 from nurec_lite.cli.command import composed
@@ -50,10 +51,19 @@ def test_what_training_prints_is_that_of_its_file(page: Path) -> None:
     lines = figures.printed(page, text).splitlines()
     assert lines[:2] == text.splitlines()[:2] and lines[2].split() == ["PSNR", "31.26", "dB"]
     assert lines[-3:] == ["  ...", "```", "rest"]
-    known = dict.fromkeys(("psnr", "ssim", "psnr_actors", "lidar_median_abs_m", "lidar_mean_abs_m"), 0.5)
+    known = dict.fromkeys(("psnr", "ssim", "flip", "psnr_actors", "lidar_median_abs_m", "lidar_mean_abs_m"), 0.5)
     (page.parent / "more.json").write_text(json.dumps(known | {"steps": 20}))
     lines = figures.printed(page, text.replace("run", "more")).splitlines()
-    assert len(lines) == 10 and [line.split() for line in lines[-4:-2]] == [["..."], ["Steps", "20"]]
+    assert len(lines) == 11 and [line.split() for line in lines[-4:-2]] == [["..."], ["Steps", "20"]]
+
+
+def test_the_picture_of_the_report_is_of_the_run_that_the_readme_quotes() -> None:
+    """scripts/readme_pictures.py writes the metrics of the run into the picture."""
+    run = re.search(r"<!-- printed: (\S+) -->", README.read_text())
+    with Image.open(ROOT / "docs/images/report.png") as picture:
+        metrics = json.loads(picture.info["metrics"])
+    quoted = json.loads((ROOT / str(run and run[1])).read_text())
+    assert metrics["steps"] > 0 and metrics == {key: quoted.get(key) for key in metrics}
 
 
 def test_a_table_of_options_gets_its_second_file_once_it_is_there(page: Path) -> None:
