@@ -10,6 +10,7 @@ from nurec_lite.capture.checks.box_guesses import BoxGuess, guesses
 from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes, rays_of, returned_rays
 from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
+from nurec_lite.capture.checks.range_offset import OFFSET
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.single_tracks import may_be_odd, odd_tracks, sentences_of
 from nurec_lite.capture.checks.track_motion import BACKWARDS, odd_motions
@@ -62,7 +63,7 @@ def _against_sweeps(
     rays = returned_rays(sample)
     said = fit_boxes(rays, capture.tracks)
     best = _best(capture, rays, said)
-    wrong = sample.blamed("poses", "rays")
+    wrong = sample.blamed("poses", "rays") or any(OFFSET in verdict.figures for verdict in sample.found)
     if best is not None and not wrong:
         yield _named(capture, said, *best)
     elif late := None if wrong else moving_elsewhere(capture, rays, moving(capture.tracks)):

@@ -70,21 +70,23 @@ def with_rays(lidar: str, axes: Tensor) -> Correction:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Loads a sweep, and multiplies its ranges. It pickles."""
+    """Loads a sweep, multiplies its ranges and makes those of returns longer. It pickles."""
 
     load: Callable[[], Sweep]
     factor: float
+    metres: float
 
     def __call__(self) -> Sweep:
         sweep = self.load()
-        return replace(sweep, ranges=sweep.ranges * self.factor)
+        longer = (sweep.ranges * self.factor + self.metres).clamp(min=0)
+        return replace(sweep, ranges=longer.where(sweep.returned, sweep.ranges))
 
 
-def with_ranges(lidar: str, factor: float) -> Correction:
-    """Returns a correction that multiplies ranges by a factor."""
+def with_ranges(lidar: str, factor: float = 1.0, metres: float = 0.0) -> Correction:
+    """Returns a correction that multiplies ranges by a factor, then adds a length."""
 
     def correct(capture: Capture) -> Capture:
-        sweeps = (replace(f, load=_Scaled(f.load, factor)) if f.sensor == lidar else f for f in capture.sweeps)
+        sweeps = (replace(f, load=_Scaled(f.load, factor, metres)) if f.sensor == lidar else f for f in capture.sweeps)
         return replace(capture, sweeps=tuple(sweeps))
 
     return correct

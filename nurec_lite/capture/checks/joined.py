@@ -18,6 +18,7 @@ from nurec_lite.capture.checks.guesses import Guess, as_said
 from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import middle_poses, undisturbed
 from nurec_lite.capture.checks.ordered import ordered
+from nurec_lite.capture.checks.range_offset import OFFSET
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.two_places import APART as TWO_PLACES
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -84,8 +85,8 @@ def _with_the_reader_s(
 def _tellable(sample: Sample, verdicts: Sequence[Verdict]) -> bool:
     """Whether nothing else is known to be wrong, and one lidar tells."""
     other = any(v.level is Level.CERTAIN and v.check not in CHECKS for v in verdicts)
-    places = any(TWO_PLACES in v.figures for v in verdicts)
-    return len(sample.capture.lidars) == 1 and bool(sample.capture.sweeps) and not other and not places
+    known = any(TWO_PLACES in v.figures or OFFSET in v.figures for v in verdicts)
+    return len(sample.capture.lidars) == 1 and bool(sample.capture.sweeps) and not other and not known
 
 
 def _causes(sample: Sample, explained: Sequence[Verdict]) -> list[Cause]:

@@ -10,6 +10,7 @@ from nurec_lite.capture.checks.exchanged import exchanged
 from nurec_lite.capture.checks.lidar_pairs import elsewhere
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.motions import middle_poses, more_motions, undisturbed
+from nurec_lite.capture.checks.range_offset import lengthened
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.sloped import sloped
 from nurec_lite.capture.checks.stretched import stretched
@@ -37,6 +38,10 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
     """A verdict for each lidar."""
     found = {lidar.name: undisturbed(sample, lidar) for lidar in sample.capture.lidars}
     known = {name: Motions(motions) for name, motions in found.items() if motions}
+    off = {name: v for name, motions in known.items() if (v := lengthened(sample, motions.lidar, motions, NAME))}
+    yield from off.values()
+    found = {name: motions for name, motions in found.items() if name not in off}
+    known = {name: motions for name, motions in known.items() if name not in off}
     right = {name for name, motions in known.items() if motions.excess(motions.posed) <= SUSPECT}
     convention = _convention(sample, [m for name in known.keys() - right for m in known[name].all], bool(right))
     swapped = [] if convention else exchanged(known, [name for name in known if name not in right], NAME)

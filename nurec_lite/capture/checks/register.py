@@ -121,7 +121,7 @@ class Pair:
         return Pair(self.a, other)
 
     @cached_property
-    def _source(self) -> Tensor:  # [m, 3]
+    def source(self) -> Tensor:  # [m, 3]
         order = torch.randperm(len(self.b), generator=torch.Generator().manual_seed(1))
         return self.b[order[:SOURCE]]
 
@@ -132,7 +132,7 @@ class Pair:
     def _meet(self, T: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Returns the moved source [m, 3], nearest surface points [m, 3] and normals [m, 3], and which of them are within reach [m]."""
         points, normals, tree = self.a.flat
-        moved = transform(T, self._source)
+        moved = transform(T, self.source)
         distances, indices = tree.query(moved.numpy(), distance_upper_bound=reach)
         j = torch.from_numpy(indices).clamp(max=len(points) - 1)
         return moved, points[j], normals[j], torch.from_numpy(distances).isfinite()
@@ -153,8 +153,7 @@ class Pair:
         p, q, n, near = self._meet(T, reach)
         p, q, n = p[near], q[near], n[near]
         r = ((p - q) * n).sum(1)
-        scale = max(0.02, 1.5 * float(r.abs().median())) if len(r) else MISS
-        w = (1 + (r / scale) ** 2) ** -2 * _balance(n)
+        w, scale = weights(r, n)
         J = torch.cat([torch.linalg.cross(p, n), n], dim=1)
         H = (J * w[:, None]).T @ J + 1e-6 * torch.eye(6, dtype=torch.float64)
         return -torch.linalg.solve(H, (J * w[:, None]).T @ r), H, scale
@@ -170,7 +169,7 @@ class Pair:
         T: Tensor,  # [t, 4, 4]
     ) -> Tensor:  # [t] metres: mean error of FEW points, at most CLOSE each
         points, normals, tree = self.a.flat
-        moved = transform(T, self._source[:FEW]).flatten(0, 1)
+        moved = transform(T, self.source[:FEW]).flatten(0, 1)
         distances, indices = tree.query(moved.numpy(), distance_upper_bound=MISS)
         j = torch.from_numpy(indices).clamp(max=len(points) - 1)
         r = ((moved - points[j]) * normals[j]).sum(1).abs()
@@ -186,7 +185,7 @@ class Pair:
 
     def moved_apart(self, T: Tensor, other: Tensor) -> float:  # [4, 4] each
         """Median distance in metres between the places of the second sweep's points under two motions."""
-        return float((transform(T, self._source) - transform(other, self._source)).norm(dim=1).median())
+        return float((transform(T, self.source) - transform(other, self.source)).norm(dim=1).median())
 
 
 def _across(normals: Tensor) -> int:  # [*, 3]
@@ -194,6 +193,12 @@ def _across(normals: Tensor) -> int:  # [*, 3]
     angles = torch.arange(12, dtype=torch.float64) * (torch.pi / 12)
     ways = torch.stack([angles.cos(), angles.sin()], dim=1)
     return int(((normals[:, :2] @ ways.T).abs() > 0.5).sum(0).min()) if len(normals) else 0
+
+
+def weights(residuals: Tensor, normals: Tensor) -> tuple[Tensor, float]:  # [m] and [m, 3] -> [m], and metres
+    """Weights of points, robust and balanced, and the scale of residuals."""
+    scale = max(0.02, 1.5 * float(residuals.abs().median())) if len(residuals) else MISS
+    return (1 + (residuals / scale) ** 2) ** -2 * _balance(normals), scale
 
 
 def _balance(normals: Tensor) -> Tensor:  # [m, 3] -> [m]
