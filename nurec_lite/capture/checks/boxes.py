@@ -3,16 +3,17 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from nurec_lite.capture.checks.box_guesses import BoxGuess, guesses
 from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes, rays_of, returned_rays
 from nurec_lite.capture.checks.impossible import impossible_tracks
-from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
+from nurec_lite.capture.checks.moving_boxes import a_little_late, moving_elsewhere
 from nurec_lite.capture.checks.range_offset import OFFSET
 from nurec_lite.capture.checks.sample import Sample
-from nurec_lite.capture.checks.single_tracks import may_be_odd, odd_tracks, sentences_of
+from nurec_lite.capture.checks.single_tracks import may_be_odd, odd_tracks, sentences_of, some_right
 from nurec_lite.capture.checks.track_motion import BACKWARDS, odd_motions
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -66,7 +67,7 @@ def _against_sweeps(
     wrong = sample.blamed("poses", "rays") or any(OFFSET in verdict.figures for verdict in sample.found)
     if best is not None and not wrong:
         yield _named(capture, said, *best)
-    elif late := None if wrong else moving_elsewhere(capture, rays, moving(capture.tracks)):
+    elif late := None if wrong else _late(sample, capture, rays):
         yield Verdict(NAME, capture.name, Level.LIKELY, *late)
     elif few(said):
         yield _unknown(
@@ -78,14 +79,30 @@ def _against_sweeps(
         yield from ([] if odd else _of_single_tracks(sample, capture, said)) or [_as_said(capture, said)]
 
 
+def _late(sample: Sample, capture: Capture, rays: list[Rays]) -> tuple[str, str] | None:
+    """A sentence and a remedy, if boxes that move have other times."""
+    numbers = moving(capture.tracks)
+    return moving_elsewhere(capture, rays, numbers) or a_little_late(
+        capture, rays, partial(_more_rays, sample, capture), numbers
+    )
+
+
+def _more_rays(sample: Sample, capture: Capture) -> list[Rays]:
+    return [rays_of(sample, frame) for lidar in capture.lidars for frame in sample.decoded(lidar.name)]
+
+
 def _of_single_tracks(sample: Sample, capture: Capture, said: BoxFit) -> list[Verdict]:
     """Findings about tracks that lie elsewhere, while most lie on objects."""
     doubted = any(v.check.startswith(("poses", "rays")) and v.level in DOUBTS for v in sample.found)
-    numbers = may_be_odd(capture.tracks, said) if said.share >= SAFE and not doubted else []
+    tracks, those = capture.tracks, moving(capture.tracks)
+    numbers = may_be_odd(tracks, said, those) if some_right(said) and not doubted else []
     if not numbers:
         return []
-    rays = [rays_of(sample, frame) for lidar in capture.lidars for frame in sample.decoded(lidar.name)]
-    found = list(odd_tracks(rays, capture.tracks, numbers, moving(capture.tracks)))
+    found = [
+        odd
+        for odd in odd_tracks(_more_rays(sample, capture), tracks, numbers, those)
+        if odd.meaning or said.share >= SAFE
+    ]
     return [Verdict(NAME, name, Level.LIKELY, sentence, remedy) for name, sentence, remedy in sentences_of(found)]
 
 

@@ -68,6 +68,27 @@ def test_a_single_track_that_is_wrong_is_named(k: int, change: Change, said: str
 
 
 @pytest.mark.parametrize(
+    ("factor", "words"),
+    [(0.5, "the sizes are 2 times too small"), (2.0, "the sizes are 2 times too large")],
+)
+def test_sizes_of_some_tracks_that_are_off_are_named(factor: float, words: str) -> None:
+    """Boxes of all held little then, and a halved car was taken for a person."""
+    tracks = street().tracks
+    odd = torch.where(torch.arange(len(tracks))[:, None] % 2 == 1, factor, 1.0)
+    (found,) = doubts(replace(tracks, sizes=tracks.sizes * odd))
+    assert found.level is Level.LIKELY and found.sentence.startswith("Boxes of tracks 001, 005, 007 and 1 more hold")
+    assert found.sentence.endswith(f"and 77 % if {words}.")
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.1, "0.10 s late"), (-0.1, "0.1 s early")])
+def test_boxes_of_another_frame_are_named(seconds: float, words: str) -> None:
+    """They still hold most of their returns."""
+    (found,) = doubts(replace(street().tracks, times=street().tracks.times + seconds))
+    assert found.level is Level.LIKELY and found.sentence.startswith("Boxes of objects that move hold")
+    assert found.sentence.endswith(f"if their times are {words}.")
+
+
+@pytest.mark.parametrize(
     ("axis", "parts", "name"),
     [(0, 0.5, "front"), (0, -0.5, "rear"), (1, 0.5, "left side"), (1, -0.5, "right side")],
 )
