@@ -45,7 +45,7 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
 
 
 def of_camera(sample: Sample, camera: Camera) -> list[Verdict]:
-    """Returns what the images of a camera show by themselves."""
+    """Returns the verdicts of a camera's images alone."""
     return sample.kept(("images of", camera.name), lambda: list(_of_camera(sample, camera)))
 
 
