@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The site shows every file that a page links to; `make site` builds it, and fails on a link without a target."""
 
+import sys
+from importlib import import_module
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -80,3 +83,27 @@ def test_the_menu_names_every_page_of_docs() -> None:
     pages = {str(path.relative_to(ROOT / "docs")) for path in Path(ROOT / "docs").rglob("*.md")}
     assert pages - set(menu) <= {page for page in pages if page.startswith("options/")}
     assert set(menu) - pages == {"index.md"}
+
+
+def test_a_field_shows_the_comment_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reference of Python left out fields, and with them the shapes of what render returns."""
+    assert "scripts/site/fields.py" in (ROOT / "mkdocs.yml").read_text()
+    monkeypatch.setitem(
+        sys.modules, "griffe", SimpleNamespace(Extension=object, Attribute=object, Docstring=_docstring)
+    )
+    fields = import_module("scripts.site.fields")
+    monkeypatch.delitem(sys.modules, "scripts.site.fields")
+    file = tmp_path / "code.py"
+    file.write_text("a: int  # [N] metres\n# of b\nb: int\nc: str = (\n    '# x'  # seconds\n)  # of c\n")
+    shown = []
+    for line, end in ((1, 1), (3, 3), (4, 6)):
+        attr = SimpleNamespace(
+            docstring=None, parent=SimpleNamespace(is_class=True), filepath=file, lineno=line, endlineno=end
+        )
+        fields.FieldComments().on_attribute_instance(attr=attr)
+        shown.append(attr.docstring)
+    assert shown == ["[N] metres", None, "seconds of c"]
+
+
+def _docstring(text: str, **_: object) -> str:
+    return text
