@@ -86,7 +86,7 @@ def test_the_menu_names_every_page_of_docs() -> None:
 
 
 def test_a_field_shows_the_comment_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The reference of Python left out fields, and with them the shapes of what render returns."""
+    """The reference of Python left out fields, and with them the shapes of rendered maps."""
     assert "scripts/site/fields.py" in (ROOT / "mkdocs.yml").read_text()
     monkeypatch.setitem(
         sys.modules, "griffe", SimpleNamespace(Extension=object, Attribute=object, Docstring=_docstring)
