@@ -34,7 +34,7 @@ class InTime:
         sweep = self.load()
         flaw = out_of_time(sweep.times, self.start, self.end)
         if flaw is not None:
-            raise CaptureError(f"{self.name} {flaw[0]}; {flaw[1]}, or leave the frame out by data.frames")
+            raise CaptureError(f"{self.name} {flaw[0]}; {flaw[1]}, or choose frames without it by data.frames")
         return sweep
 
 
@@ -95,7 +95,7 @@ def plausible(
 ) -> Capture:
     """Returns the capture; its sweeps are checked when they are loaded. CaptureError for the first jump or endless frame."""
     for flaw in _flaws(capture):
-        raise CaptureError(f"{source}: {flaw}; correct the poses or times, or leave the frame out by data.frames")
+        raise CaptureError(f"{source}: {flaw}; correct the poses or times, or choose frames without it by data.frames")
     checked = (in_time(f, f"{source}: sweep {f.index} of {f.sensor}") for f in capture.sweeps)
     return replace(capture, sweeps=tuple(checked))
 

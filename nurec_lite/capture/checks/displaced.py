@@ -31,7 +31,7 @@ def displaced(stamps: Stamps) -> Iterator[Verdict]:
         sentence = f"The stamp of frame {stamps.frames[one].index} of {stamps.sensor} is {way}"
     more = f" ({len(odd)} steps are odd)" if len(odd) > 2 else ""
     sentence += f": its frames are {1000 * stamps.period:.0f} ms apart otherwise{more}."
-    remedy = f"correct its time stamps {MADE}, or leave the frames out by data.frames"
+    remedy = f"correct its time stamps {MADE}, or choose frames without them by data.frames"
     yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, remedy, {"odd": float(len(odd)), LATE: late})
 
 

@@ -66,5 +66,5 @@ def _of_beams(lidar: Lidar, off: float, usual: float) -> Flaw | None:
 def _verdict(lidar: Lidar, check: str, flaw: Flaw, numbers: Sequence[int]) -> Verdict:
     more = f" and {len(numbers) - LISTED} more" if len(numbers) > LISTED else ""
     where = f"in sweep{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:LISTED]))}{more} of {lidar.name}"
-    remedy = f"{flaw[1]} {MADE}, or leave the frames out by data.frames"
+    remedy = f"{flaw[1]} {MADE}, or choose frames without them by data.frames"
     return Verdict(check, lidar.name, Level.CERTAIN, f"{flaw[0]} {where}.", remedy, {"sweeps": float(len(numbers))})

@@ -13,6 +13,7 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.channels import opposite_channels
 from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.single_images import single_images
 from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import changed_at_once
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -59,7 +60,7 @@ def _of_camera(sample: Sample, camera: Camera) -> Iterator[Verdict]:
     yield from _own_verdicts(sample, camera)
     every = [frame for frame in sample.capture.images if frame.sensor == camera.name]
     yield from _repeated_verdicts(every)
-    yield from misplaced(sample, every, NAME, "images")
+    yield from list(misplaced(sample, every, NAME, "images")) or single_images(sample, every, NAME)
 
 
 def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
@@ -119,7 +120,7 @@ def _plain_verdicts(camera: str, images: dict[int, Tensor]) -> Iterator[Verdict]
     number = "All images" if len(plain) == len(images) else f"{len(plain)} of {len(images)} images that were looked at"
     first = "" if len(plain) == len(images) else f", the first is image {next(iter(found))}"
     sentence = f"{number} of {camera} are {colour} ({level:.0f} of 255){first}: their figures say nothing of the scene."
-    yield Verdict(NAME, camera, Level.LIKELY, sentence, "leave them out by data.frames or data.cameras")
+    yield Verdict(NAME, camera, Level.LIKELY, sentence, "restore them, or leave the camera out by data.cameras")
 
 
 def _own_verdicts(sample: Sample, camera: Camera) -> Iterator[Verdict]:
@@ -150,7 +151,9 @@ def _repeated_verdicts(frames: list[ImageFrame]) -> Iterator[Verdict]:
             f"{len(again)} of {len(frames)} images of {camera} repeat the image before (the first is image {first})"
         )
         sentence += ", although the vehicle moves."
-        yield Verdict(NAME, camera, Level.LIKELY, sentence, "leave them out by data.frames")
+        yield Verdict(
+            NAME, camera, Level.LIKELY, sentence, "restore them, or choose frames without them by data.frames"
+        )
 
 
 def _moved(a: ImageFrame, b: ImageFrame) -> bool:

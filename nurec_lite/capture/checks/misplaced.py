@@ -25,7 +25,7 @@ LISTED = 3  # numbers in a sentence
 EXCHANGE = "{} seem to be exchanged: each is less like its neighbours than the other is."
 OTHER = "The frames before and after show another view than {}."
 SUDDEN = "Between {} the view changes at once."
-REMEDY = "restore their order or their files, or leave them out by data.frames"
+REMEDY = "restore their order or their files, or choose frames without them by data.frames"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ POOR, LESS = 0.75, 0.8
 FRAMES = " frame"  # in the names of guesses about whole frames
 NOWHERE = 0.035  # contrast of sensors that do not agree
 LEAST = 0.01  # of the contrast: standard error of a mean at least
-REMEDY = "restore the order of its files, or leave them out by data.frames"
+REMEDY = "restore the order of its files, or choose frames without them by data.frames"
 
 
 # ---- all images

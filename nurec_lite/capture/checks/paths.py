@@ -15,7 +15,7 @@ from nurec_lite.capture.types import Capture, Frame
 
 NAME = "poses and driving"
 FEWEST = 5  # frames of a sensor that tell anything
-REMEDY = f"correct the poses {MADE}, give others (KITTI: data.poses.file), or leave these frames out by data.frames"
+REMEDY = f"correct the poses {MADE}, give others (KITTI: data.poses.file), or choose frames without them by data.frames"
 
 
 @dataclass(frozen=True)

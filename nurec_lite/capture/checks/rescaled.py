@@ -54,7 +54,7 @@ def _of_run(
         )
     else:
         sentence = f"From sweep {index} on, ranges of {sensor} are {times} times as long as before."
-    remedy = f"correct their scale {MADE}, or leave these sweeps out by data.frames"
+    remedy = f"correct their scale {MADE}, or choose frames without them by data.frames"
     yield Verdict(check, sensor, Level.LIKELY, sentence, remedy, {"scale": factor})
 
 

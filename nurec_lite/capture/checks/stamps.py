@@ -107,7 +107,11 @@ def _twice(stamps: Stamps) -> Iterator[Verdict]:
             f"{1000 * (b.time_mid - a.time_mid):.1f} ms later than frame {a.index}, others are {1000 * stamps.period:.0f} ms apart."
         )
         yield Verdict(
-            NAME, stamps.sensor, Level.LIKELY, sentence, "correct its stamps, or leave the frames out by data.frames"
+            NAME,
+            stamps.sensor,
+            Level.LIKELY,
+            sentence,
+            "correct its stamps, or choose frames without them by data.frames",
         )
 
 

@@ -27,7 +27,7 @@ ONE_STEP = 0.8  # part of the whole change that one step makes
 HALF = 0.6, 0.3  # part of the change, at least, and cosine of the colours, at most, of the half that has the step
 STEADY = 3.0  # times the changes of the steps beside it
 NEXT = 1.0  # seconds from an image to the next, at most
-REMEDY = "take all images from one source, or leave these out by data.frames"
+REMEDY = "take all images from one source, or choose frames without them by data.frames"
 
 
 @dataclass(frozen=True)
@@ -68,49 +68,49 @@ def _first_step(sample: Sample, camera: str) -> tuple[int, str] | None:
 
 def _step(sample: Sample, frames: Sequence[ImageFrame], a: int, b: int) -> tuple[int, str] | None:
     """The same between two images, with the place instead of the index."""
-    first, last = (_look(sample, frames[k]) for k in (a, b))
+    first, last = (look(sample, frames[k]) for k in (a, b))
     if min(first.level, last.level) < BLACK or not _differ(first, last, distant=True):
         return None
     low, high = a, b
     while high - low > 1:
         middle = (low + high) // 2
-        look = _look(sample, frames[middle])
-        low, high = (middle, high) if _apart(look, last) > _apart(first, look) else (low, middle)
-        if not _may_hold_step(_look(sample, frames[low]), _look(sample, frames[high]), last.level - first.level):
+        seen = look(sample, frames[middle])
+        low, high = (middle, high) if _apart(seen, last) > _apart(first, seen) else (low, middle)
+        if not _may_hold_step(look(sample, frames[low]), look(sample, frames[high]), last.level - first.level):
             return None  # a slow change, which no further image is decoded for
     if frames[high].time_mid - frames[low].time_mid > NEXT:
         return None
-    looks = [_look(sample, frames[k]) for k in range(max(0, low - 1), min(len(frames), high + 2))]
+    looks = [look(sample, frames[k]) for k in range(max(0, low - 1), min(len(frames), high + 2))]
     return None if (words := _words(looks, min(1, low), first, last)) is None else (high, words)
 
 
-def _look(sample: Sample, frame: ImageFrame) -> Look:
+def look(sample: Sample, frame: ImageFrame) -> Look:
     return sample.kept(("look of", frame.sensor, frame.index), lambda: look_of(thumbnail(sample, frame)))
 
 
 def _differ(a: Look, b: Look, distant: bool) -> bool:
-    return _turns_grey(a, b) or _cosine(a, b) < OPPOSITE[not distant] or abs(b.level - a.level) > BRIGHTER[not distant]
+    return turns_grey(a, b) or cosine(a, b) < OPPOSITE[not distant] or abs(b.level - a.level) > BRIGHTER[not distant]
 
 
 def _may_hold_step(a: Look, b: Look, whole: float) -> bool:
     """Whether one step may make most of the whole change of the level, grey images, or other colours."""
     brighter = abs(b.level - a.level) > max(BRIGHTER[0], HALF[0] * abs(whole))
-    return brighter or _turns_grey(a, b) or _cosine(a, b) < HALF[1]
+    return brighter or turns_grey(a, b) or cosine(a, b) < HALF[1]
 
 
-def _turns_grey(a: Look, b: Look) -> bool:
+def turns_grey(a: Look, b: Look) -> bool:
     low, high = sorted((a.colour, b.colour))
     return low < GREY and high > COLOUR
 
 
-def _cosine(a: Look, b: Look) -> float:
+def cosine(a: Look, b: Look) -> float:
     if min(a.colour, b.colour) < COLOUR:
         return 1.0
     return float(F.cosine_similarity(a.blue.flatten(), b.blue.flatten(), dim=0))
 
 
 def _apart(a: Look, b: Look) -> float:
-    return 9.0 * _turns_grey(a, b) + (1 - _cosine(a, b)) + abs(b.level - a.level)
+    return 9.0 * turns_grey(a, b) + (1 - cosine(a, b)) + abs(b.level - a.level)
 
 
 def _words(
@@ -120,9 +120,9 @@ def _words(
     last: Look,
 ) -> str | None:
     a, b = looks[k], looks[k + 1]
-    if _turns_grey(a, b):
+    if turns_grey(a, b):
         return "are grey, those before in colour" if b.colour < a.colour else "are in colour, those before grey"
-    if _cosine(a, b) < OPPOSITE[1]:
+    if cosine(a, b) < OPPOSITE[1]:
         return "have red and blue exchanged against those before"
     step, whole = b.level - a.level, last.level - first.level
     beside = max((abs(y.level - x.level) for n, (x, y) in enumerate(pairwise(looks)) if n != k), default=0.0)
