@@ -65,6 +65,7 @@ def _against_sweeps(
     said = fit_boxes(rays, capture.tracks)
     best = _best(capture, rays, said)
     wrong = sample.blamed("poses", "rays") or any(OFFSET in verdict.figures for verdict in sample.found)
+    wrong = wrong or (_doubted(sample, "poses") and _held_at_times(rays, capture.tracks))
     if best is not None and not wrong:
         yield _named(capture, said, *best)
     elif late := None if wrong else _late(sample, capture, rays):
@@ -74,9 +75,19 @@ def _against_sweeps(
             capture, f"Too few boxes lie within {FARTHEST:.0f} m of the lidar to compare them with its returns."
         )
     elif wrong and said.share < POOR:
-        yield _unknown(capture, "While the poses or the rays are wrong, sweeps do not say where the boxes lie.")
+        yield _unknown(capture, "While the poses or the rays seem wrong, sweeps do not say where the boxes lie.")
     else:
         yield from ([] if odd else _of_single_tracks(sample, capture, said)) or [_as_said(capture, said)]
+
+
+def _doubted(sample: Sample, *checks: str) -> bool:
+    return any(v.check.startswith(checks) and v.level in DOUBTS for v in sample.found)
+
+
+def _held_at_times(rays: list[Rays], tracks: Tracks) -> bool:
+    """Whether boxes lie on objects in some sweep, as where poses drift away from those that placed the boxes."""
+    fits = [fit_boxes([one], tracks) for one in rays]
+    return any(len(fit) >= TRACKS and fit.share >= SAFE for fit in fits)
 
 
 def _late(sample: Sample, capture: Capture, rays: list[Rays]) -> tuple[str, str] | None:
@@ -93,7 +104,7 @@ def _more_rays(sample: Sample, capture: Capture) -> list[Rays]:
 
 def _of_single_tracks(sample: Sample, capture: Capture, said: BoxFit) -> list[Verdict]:
     """Findings about tracks that lie elsewhere, while most lie on objects."""
-    doubted = any(v.check.startswith(("poses", "rays")) and v.level in DOUBTS for v in sample.found)
+    doubted = _doubted(sample, "poses", "rays")
     tracks, those = capture.tracks, moving(capture.tracks)
     numbers = may_be_odd(tracks, said, those) if some_right(said) and not doubted else []
     if not numbers:

@@ -116,3 +116,17 @@ def test_larger_boxes_that_hold_little_are_no_explanation() -> None:
 def test_no_tracks_are_no_odd_ones() -> None:
     assert doubts(Tracks.empty()) == [] and doubts(street().tracks.select([])) == []
     assert all(v.level is Level.UNKNOWN for v in doubts(street().tracks.select([0])))
+
+
+def test_boxes_that_agree_in_a_part_of_the_drive_are_not_blamed_for_poses() -> None:
+    """Poses of a drive that climb leave its boxes below: they agree where the drive begins."""
+    tracks = street().tracks
+    below = tracks.translations - 0.6 * tracks.times[:, None] * torch.tensor([0.0, 0.0, 1.0])
+    wrong = replace(street(), tracks=replace(tracks, translations=below.to(tracks.translations)))
+    doubt = Verdict("poses and sweeps", "lidar", Level.LIKELY, "The poses climb.", "correct them")
+    (blamed,) = (v for v in check_boxes(Sample(wrong)) if v.check == "boxes and sweeps")
+    (left,) = check_boxes(Sample(wrong, found=[doubt]))
+    assert blamed.level in (Level.LIKELY, Level.CERTAIN) and left.level is Level.UNKNOWN
+    assert left.sentence == "While the poses or the rays seem wrong, sweeps do not say where the boxes lie."
+    elsewhere = replace(street(), tracks=aside(tracks))
+    assert all(v.level is not Level.UNKNOWN for v in check_boxes(Sample(elsewhere, found=[doubt])))
