@@ -13,7 +13,7 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.channels import opposite_channels
 from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.sample import Sample
-from nurec_lite.capture.checks.single_images import single_images
+from nurec_lite.capture.checks.single_images import file_size, single_images
 from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import changed_at_once
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -66,14 +66,10 @@ def _of_camera(sample: Sample, camera: Camera) -> Iterator[Verdict]:
 def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
     """A few images with far smaller files than others: those of one colour are among them."""
     frames = [f for f in capture.images if f.sensor == camera]
-    sizes = [(size, frame) for frame in frames if (size := _size(frame)) is not None]
+    sizes = [(size, frame) for frame in frames if (size := file_size(frame)) is not None]
     usual = median(size for size, _ in sizes) if sizes else 0
     small = sorted((pair for pair in sizes if pair[0] < SMALL_FILE * usual), key=lambda pair: pair[0])
     return [frame for _, frame in small[:LOOKED]]
-
-
-def _size(frame: ImageFrame) -> int | None:  # bytes of its file
-    return frame.load.glance().size if isinstance(frame.load, Glanced) else None
 
 
 def _kinds(images: tuple[ImageFrame, ...]) -> dict[str, Counter[Kind]]:

@@ -44,7 +44,7 @@ def single_images(sample: Sample, frames: Sequence[ImageFrame], check: str) -> I
 
 def _suspects(frames: Sequence[ImageFrame]) -> list[int]:
     """Places of a few images with files that are far smaller or larger than those of their neighbours."""
-    sizes = [f.load.glance().size for f in frames if isinstance(f.load, Glanced)]
+    sizes = [size for frame in frames if (size := file_size(frame)) is not None]
     if len(sizes) < max(FEWEST, len(frames)):
         return []
     logs = torch.tensor(sizes, dtype=torch.float64).clamp(min=1).log()
@@ -55,6 +55,10 @@ def _suspects(frames: Sequence[ImageFrame]) -> list[int]:
     if len(odd) > max(1, RARE * len(frames)):
         return []
     return sorted(2 + k for k in sorted(odd, key=lambda k: -float(off[k]))[:MOST])
+
+
+def file_size(frame: ImageFrame) -> int | None:  # bytes
+    return frame.load.glance().size if isinstance(frame.load, Glanced) else None
 
 
 def _words(before: Look, own: Look, after: Look) -> str | None:
