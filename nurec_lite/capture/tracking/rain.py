@@ -14,9 +14,7 @@ NEAR, NEAR_RATE = 0.5, 0.02  # largest difference of ranges between neighbours: 
 COLUMNS = 2  # of a range image to either side; one row
 FEWEST = 2  # neighbours: some drops have one by chance
 FAR = 30.0  # metres: drops return no beam from further
-WET = (
-    0.015  # of the returns above the ground have no neighbours: 0.008 at most on a dry day, 0.023 and more in a drizzle
-)
+WET = 0.0022  # of the returns so near have no neighbours: 0.0015 at most on a dry day, 0.0033 and more in a drizzle
 
 
 def are_drops(
@@ -29,7 +27,7 @@ def are_drops(
     np.minimum.at(image, returns.cells, returns.ranges)
     neighbours = _neighbours(image.reshape(grid.rows, grid.columns)).ravel()[returns.cells[index]]
     doubtful = moving & (returns.ranges[index] < FAR)
-    wet = np.count_nonzero(doubtful & (neighbours == 0)) > WET * len(index)
+    wet = np.count_nonzero(doubtful & (neighbours == 0)) > WET * np.count_nonzero(returns.ranges < FAR)
     return doubtful & (neighbours < FEWEST) & wet
 
 
