@@ -14,6 +14,7 @@ from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups, group
 from nurec_lite.capture.tracking.follow import follow
 from nurec_lite.capture.tracking.grow import grown
+from nurec_lite.capture.tracking.people import PEOPLE, middle_way, separated
 from nurec_lite.capture.tracking.smooth import Doubles
 
 FITTERS = Kind("a process that fits boxes")
@@ -42,22 +43,45 @@ FASTEST = 60.0  # metres a second
 def find_objects(cloud: Cloud) -> list[Path]:
     groups = group(cloud)
     objects = joined(groups, follow(groups, cloud.period))
-    found = shared_out(lambda chains: _object(cloud, groups, chains), objects, FITTERS)
-    return _without_doubles(cloud, [path for path in found if path is not None])
+    found = shared_out(lambda chains: _objects(cloud, groups, chains), objects, FITTERS)
+    return _without_doubles(cloud, [path for paths in found for path in paths])
 
 
-def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
-    moments = _of_groups(cloud, groups, np.concatenate([c.groups for c in chains]))
+def _objects(cloud: Cloud, groups: Groups, chains: list[Chain]) -> list[Path]:
+    """One object of all chains, or people side by side."""
+    moments, path = _followed(cloud, _of_groups(cloud, groups, np.concatenate([c.groups for c in chains])))
+    if path is None:
+        return []
+    people = [_person(cloud, part) for part in separated(moments, path)]
+    if people and all(one is not None for one in people):
+        return [one for one in people if one is not None]
+    return [grown(cloud, path)] if is_sure(cloud, moments, path) else []
+
+
+def _person(cloud: Cloud, moments: Moments) -> Path | None:
+    """A person with the returns that are its own so far, or with those about its way."""
+    for gather in (False, True):
+        if gather and len(moments):
+            moments = gathered(cloud, middle_way(moments))
+        if not _promising(moments, None):
+            return None
+        path = fit(moments)
+        if path.kind.name in PEOPLE and is_sure(cloud, moments, path):
+            return path
+    return None
+
+
+def _followed(cloud: Cloud, moments: Moments) -> tuple[Moments, Path | None]:
+    """Moments of an object and its path, once returns were gathered in its boxes; None if it hardly moves."""
     path: Path | None = None
     for _ in range(ROUNDS):
         if not _promising(moments, path):
-            return None
+            return moments, None
         path = fit(moments, ROOM)
         if np.linalg.norm(path.places - path.places[0], axis=1).max() < 0.7 * WAY:
-            return None
+            return moments, None
         moments = gathered(cloud, path)
-    sure = _promising(moments, path) and is_sure(cloud, moments, path := fit(moments))
-    return grown(cloud, path) if sure and path is not None else None
+    return moments, fit(moments) if _promising(moments, path) else None
 
 
 def _promising(moments: Moments, path: Path | None) -> bool:
