@@ -31,6 +31,7 @@ from nurec_lite.capture.checks.half_turns import half_turned
 from nurec_lite.capture.checks.lenses import instead_of_clock, or_of_lens
 from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
+from nurec_lite.capture.checks.rolled import rolled
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.unordered import MIXED
@@ -56,7 +57,10 @@ def check_cameras(sample: Sample) -> list[Verdict]:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "There are no images to hold against the sweeps.")]
     if not capture.sweeps:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
-    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(findings, sample), capture.cameras))))
+    found = list(chain.from_iterable(in_threads(partial(findings, sample), capture.cameras)))
+    doubted = [known.level for known in found if known.level in (Level.LIKELY, Level.CERTAIN)]
+    roll = rolled(sample, CHECK, doubted)
+    return verdicts_of(CHECK, found) if roll is None else [roll]
 
 
 def parts_of(sample: Sample, camera: Camera) -> Iterator[Callable[[], object]]:

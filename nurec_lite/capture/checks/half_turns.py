@@ -61,14 +61,14 @@ def _glance(sample: Sample, lidar: Lidar, camera: Camera) -> list[tuple[Fit, Fit
 def _half_turned(sample: Sample, lidar: Lidar) -> Verdict | None:
     cameras = sample.capture.cameras
     blamed = sample.blamed("poses", "rays") or not lidar.spins
-    if blamed or not _above(
+    if blamed or not above(
         [(said, half) for camera in cameras for said, half in glance(sample, lidar, camera)], PERHAPS
     ):
         return None
     more = closer_look(sample)
     known = [fits for camera in cameras for fits in _with_rival(more, lidar, camera)]
-    sure = _above([(said, half) for said, half, _ in known], SURE)
-    if not (sure and _above([(rival, half) for _, half, rival in known], NO_OTHER)):
+    sure = above([(said, half) for said, half, _ in known], SURE)
+    if not (sure and above([(rival, half) for _, half, rival in known], NO_OTHER)):
         return None
     said, guessed = (sum(fits[k].contrast for fits in known) / len(known) for k in (0, 1))
     return _verdict(sample, lidar, said, guessed)
@@ -99,7 +99,7 @@ def _with_rival(sample: Sample, lidar: Lidar, camera: Camera) -> list[tuple[Fit,
     return found
 
 
-def _above(pairs: Sequence[tuple[Fit, Fit]], errors: float) -> bool:
+def above(pairs: Sequence[tuple[Fit, Fit]], errors: float) -> bool:
     """Whether contrasts of the second fits exceed those of the first ones by so many standard errors, or by as many more as few need."""
     gains = torch.cat([torch.zeros(0), *(second.contrasts - first.contrasts for first, second in pairs)])
     known = gains[~gains.isnan()]
