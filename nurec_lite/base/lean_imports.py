@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -61,7 +62,9 @@ def _let_generators_be_made() -> None:
     """Sets the metaclass of Generator: torch 2.13 makes none before a part for compilers has set it. Setting it again changes nothing."""
     ready = getattr(sys.modules.get("torch._C"), "_set_generator_metaclass", None)
     if ready is not None:
-        ready(import_module("torch._opaque_base").OpaqueBaseMeta)
+        known = find_spec("torch._custom_class_base") is not None  # torch 2.14; its torch._opaque_base prints a warning
+        module, name = ("_custom_class_base", "CustomClassBaseMeta") if known else ("_opaque_base", "OpaqueBaseMeta")
+        ready(getattr(import_module(f"torch.{module}"), name))
 
 
 FINDER = _Finder()

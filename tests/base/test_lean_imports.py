@@ -5,9 +5,13 @@ import gc
 import inspect
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
+import torch
 
+from nurec_lite.base import lean_imports
 from nurec_lite.base.lean_imports import begin_imports, end_imports
 
 LEAN = """
@@ -60,3 +64,13 @@ def test_a_command_that_ends_while_libraries_load_ends_cleanly(seconds: float) -
     text = f"import time\nfrom nurec_lite.base.early_libraries import begin_libraries\nbegin_libraries()\ntime.sleep({seconds})\nexit(2)"
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (2, "")
+
+
+def test_the_new_name_of_a_private_part_of_torch_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.14 prints a warning at each start when a program imports the old one."""
+    part, given = ModuleType("torch._custom_class_base"), []
+    part.__spec__, part.CustomClassBaseMeta = ModuleSpec(part.__name__, None), int  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, part.__name__, part)
+    monkeypatch.setattr(torch._C, "_set_generator_metaclass", given.append, raising=False)
+    lean_imports._let_generators_be_made()
+    assert given == [int]

@@ -10,7 +10,7 @@ from typing import Any
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.folders import check_file
 from nurec_lite.base.program import Parser, ends_with_a_sentence
-from nurec_lite.capture.pack import IMAGE_FORMATS, is_pack, write_pack
+from nurec_lite.capture.pack import IMAGE_FORMATS, MemberBar, is_pack, write_pack
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
 
@@ -43,7 +43,8 @@ def _simulate(args: dict[str, Any]) -> None:
     values: dict[str, Any] = {f.name: args[f.name] for f in fields(SimulationConfig)}
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     capture = simulate(SimulationConfig(**values), device)
-    write_pack(capture, args["out"], image_format=args["image_format"], quality=args["quality"])
+    with MemberBar() as bar:
+        write_pack(capture, args["out"], image_format=args["image_format"], quality=args["quality"], progress=bar)
     print(f"{args['out']}: {args['out'].stat().st_size / 1e6:.2f} MB")
 
 
