@@ -4,6 +4,7 @@
 import csv
 import re
 import tomllib
+from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -70,3 +71,10 @@ def test_every_licence_is_known_and_may_be_passed_on() -> None:
     forbidden = re.compile(r"GPL|non-?commercial|proprietary|unknown", re.IGNORECASE)
     stated = {name: licence for name, _, licence in ROWS}
     assert stated and not {name: licence for name, licence in stated.items() if forbidden.search(licence)}
+
+
+def test_the_container_leaves_out_all_that_git_ignores() -> None:
+    """Caches and profiles of a checkout went into the image."""
+    names = {line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().split()}
+    ignored = {line.rstrip("/") for line in (ROOT / ".gitignore").read_text().split()}
+    assert ".git" in names and not [name for name in ignored if not any(fnmatch(name, known) for known in names)]
