@@ -19,10 +19,9 @@ PART, EACH = (
     0.005,
 )  # of the way: the median is off by more, and so are most motions; right poses are within 0.002
 WORDS = {
-    1: (("left", "drift to the right"), ("right", "drift to the left")),
-    2: (("up", "sink"), ("down", "climb")),
-}  # by axes of the rig: of the sweeps, and of the poses
-TURNED = {1: "turned", 2: "pitched"}  # of the lidar
+    1: (("left", "drift to the right", "right"), ("right", "drift to the left", "left")),
+    2: (("up", "sink", "down"), ("down", "climb", "up")),
+}  # by axes of the rig: of the sweeps, of the poses, and of the lidar that looks elsewhere
 
 
 def sloped(sample: Sample, lidar: Lidar, motions: Motions, check: str) -> Verdict | None:
@@ -34,10 +33,10 @@ def sloped(sample: Sample, lidar: Lidar, motions: Motions, check: str) -> Verdic
     if found is None:
         return None
     axis, part = found
-    (way, drift), turned = WORDS[axis][int(part < 0)], TURNED[axis]
+    way, drift, side = WORDS[axis][int(part < 0)]
     sentence = (
         f"By the sweeps {lidar.name} moves farther {way} than the poses say, by {100 * abs(part):.1f} % of its way: the poses {drift}, or "
-        f"{lidar.name} is {turned} by {math.degrees(abs(part)):.1f}° against T_rig_lidar."
+        f"{lidar.name} looks {math.degrees(abs(part)):.1f}° farther {side} than T_rig_lidar says."
     )
     remedy = f"correct the poses, or T_rig_lidar of {lidar.name}, {MADE}"
     return Verdict(check, lidar.name, Level.LIKELY, sentence, remedy, {"aside": part})

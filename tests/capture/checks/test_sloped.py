@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poses that climb or drift by a percent of the way, which each motion alone does not show."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -51,7 +52,11 @@ def test_poses_that_climb_are_named(part: float, way: str, poses: str) -> None:
     assert found.level is Level.LIKELY and found.remedy is not None
     assert found.figures["aside"] == pytest.approx(-part, abs=0.002)
     assert found.sentence.startswith(f"By the sweeps lidar moves farther {way} than the poses say, by")
-    assert f": the poses {poses}, or lidar is pitched by" in found.sentence
+    assert (
+        f": the poses {poses}, or lidar looks {abs(math.degrees(found.figures['aside'])):.1f}° farther"
+        in found.sentence
+    )
+    assert found.sentence.endswith(f" {'up' if way == 'down' else 'down'} than T_rig_lidar says.")
 
 
 def test_a_percent_too_long_is_named() -> None:
@@ -65,7 +70,10 @@ def test_a_lidar_that_is_turned_by_a_degree_is_named() -> None:
     turn[:2, :2] = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
     odd = replace(street(), lidars=tuple(replace(x, T_rig_lidar=x.T_rig_lidar @ turn) for x in street().lidars))
     (found,) = doubts(odd)
-    assert "farther left" in found.sentence and "or lidar is turned by 1.0° against T_rig_lidar" in found.sentence
+    assert "farther left" in found.sentence
+    assert found.sentence.endswith("or lidar looks 1.0° farther right than T_rig_lidar says.")
+    right = torch.linalg.inv(turn)
+    assert doubts(replace(odd, lidars=tuple(replace(x, T_rig_lidar=x.T_rig_lidar @ right) for x in odd.lidars))) == []
 
 
 def with_two_lidars() -> Capture:
