@@ -31,7 +31,7 @@ from nurec_lite.capture.checks.half_turns import half_turned
 from nurec_lite.capture.checks.lenses import instead_of_clock, or_of_lens
 from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
-from nurec_lite.capture.checks.rolled import rolled
+from nurec_lite.capture.checks.rolled import LEANING, rolled
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.unordered import MIXED
@@ -58,8 +58,9 @@ def check_cameras(sample: Sample) -> list[Verdict]:
     if not capture.sweeps:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
     found = list(chain.from_iterable(in_threads(partial(findings, sample), capture.cameras)))
-    doubted = [known.level for known in found if known.level in (Level.LIKELY, Level.CERTAIN)]
-    roll = rolled(sample, CHECK, doubted)
+    doubted = [known for known in found if known.level in (Level.LIKELY, Level.CERTAIN)]
+    may_lean = all(known.guess is not None and known.guess.kind in LEANING for known in doubted)
+    roll = rolled(sample, CHECK, [known.level for known in doubted]) if may_lean else None
     return verdicts_of(CHECK, found) if roll is None else [roll]
 
 

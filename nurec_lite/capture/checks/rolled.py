@@ -30,6 +30,7 @@ DEGREES = [0.5 * k for k in range(-10, 11)]  # that are tried where it gains
 LEAST = 1.0  # degrees that are named: right captures seem turned by 0.5 at most
 PERHAPS, SURE = 1.0, 4.0  # standard errors of the gain: in a glance at one camera, and in all images
 NO_OTHER = 0.97  # part of the contrast of cameras that are off in another way
+LEANING = ("roll", "pitch", "left", "up")  # kinds of guesses that a lidar which leans makes about cameras
 OTHERS = tuple(kind for kind in KINDS if kind.name != "roll")
 
 Turned = Callable[[Camera, float], Camera]  # by so many degrees
