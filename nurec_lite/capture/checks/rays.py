@@ -17,6 +17,7 @@ from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
 from nurec_lite.capture.checks.rescaled import rescaled
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.turned_sweeps import turned_sweeps
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.plausible import out_of_time
 from nurec_lite.capture.types import SweepFrame
@@ -69,7 +70,8 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
         yield from flawed(sample, lidar, NAME) if sound else []
         yield from emptied(sample, lidar, NAME)
         frames = sample.of_lidar(lidar.name)
-        yield from list(rescaled(sample, frames, NAME)) or misplaced(sample, frames, NAME, "sweeps")
+        found = list(rescaled(sample, frames, NAME)) or list(misplaced(sample, frames, NAME, "sweeps"))
+        yield from found or turned_sweeps(sample, frames, NAME)
 
 
 def ray_works(sample: Sample) -> Iterator[Callable[[], object]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.rays import check_rays
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.turned_sweeps import turned_sweeps
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import plausible
@@ -104,3 +105,16 @@ def test_every_so_many_points_are_read_alone() -> None:
     assert isinstance(load, Returning)
     points, times = load.returns(7)
     assert torch.equal(points, load.returns()[0][::7]) and torch.equal(times, load.returns()[1][::7])
+
+
+def test_a_sweep_that_is_turned_a_little_is_named() -> None:
+    angle = torch.deg2rad(torch.tensor(12.0))
+    R = torch.tensor([[angle.cos(), -angle.sin(), 0], [angle.sin(), angle.cos(), 0], [0, 0, 1]])
+    odd = with_sweeps(lambda sweep: replace(sweep, directions=sweep.directions @ R.T), 23)
+    (found,) = turned_sweeps(Sample(odd), odd.sweeps, "rays")
+    assert found.level is Level.LIKELY
+    assert found.sentence == "Sweep 23 of lidar is turned by about 12° against those before and after it."
+    right = street()
+    assert not list(turned_sweeps(Sample(right), right.sweeps, "rays"))
+    assert not list(turned_sweeps(Sample(right), right.sweeps[:2], "rays"))
+    assert not list(turned_sweeps(Sample(right), (), "rays"))
