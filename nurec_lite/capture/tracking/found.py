@@ -2,6 +2,7 @@
 """Tracks of moving objects, found in the sweeps of a capture alone."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -11,10 +12,12 @@ from nurec_lite.capture.tracking.boxes import Path, turned
 from nurec_lite.capture.tracking.cloud import Cloud, cloud_of
 from nurec_lite.capture.tracking.free_space import find_candidates
 from nurec_lite.capture.tracking.ground import Ground, ground_of
+from nurec_lite.capture.tracking.jumps import jumps, rejoined
 from nurec_lite.capture.tracking.objects import MOMENTS, find_objects
 from nurec_lite.capture.tracking.returns import Sweeps, read_sweeps
 from nurec_lite.capture.tracking.smooth import Doubles, smooth
-from nurec_lite.capture.types import FOUND, Capture
+from nurec_lite.capture.types import FOUND, Capture, SweepFrame
+from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
 
 MARGIN = 0.5  # sweeps that a track exists before its first and after its last moment
@@ -33,11 +36,25 @@ def find_tracks(capture: Capture) -> Tracks:
     frames = [] if lidar is None else [frame for frame in capture.sweeps if frame.sensor == lidar.name]
     if lidar is None or len(frames) < MOMENTS or len(lidar.elevations) < BEAMS:
         return Tracks.empty()
+    return _possible(capture, _searched(lidar, frames))
+
+
+def _searched(lidar: Lidar, frames: list[SweepFrame]) -> Tracks:
+    """Tracks in some sweeps. Parts before and after a jump of the poses are searched alone."""
+    if len(frames) < MOMENTS:
+        return Tracks.empty()
     sweeps = read_sweeps(lidar, frames)
     ground = ground_of(sweeps)
-    cloud = cloud_of(sweeps, find_candidates(sweeps, ground), ground)
-    tracks = _tracks([path for path in find_objects(cloud) if not is_own(path, cloud)], sweeps, ground)
-    return _possible(capture, tracks)
+    found = find_candidates(sweeps, ground)
+    if ends := jumps(found):
+        bounds = pairwise([0, *ends, len(frames)])
+        return _named(rejoined([_searched(lidar, frames[a:b]) for a, b in bounds], MARGIN * sweeps.period))
+    cloud = cloud_of(sweeps, found, ground)
+    return _tracks([path for path in find_objects(cloud) if not is_own(path, cloud)], sweeps, ground)
+
+
+def _named(tracks: Tracks) -> Tracks:
+    return replace(tracks, ids=tuple(f"{FOUND}{i + 1}" for i in range(len(tracks))))
 
 
 def is_own(path: Path, cloud: Cloud) -> bool:

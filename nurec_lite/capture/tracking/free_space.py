@@ -5,7 +5,7 @@ Method: visibility in range images (Kim and Kim, "Remove, then Revert", 2020; Li
 another sweep sees past is not static: its object was elsewhere at that time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,11 @@ class Candidates:
     seen: NDArray[np.int16]  # [n] sweeps that saw past it, in all
     held: NDArray[np.int16]  # [n, 2] sweeps before and after: the furthest that saw something there, 0 without one
     gone: NDArray[np.int16]  # [n, 2] sweeps before and after: the last of the first that saw past it in a row
+    fits: dict[int, bool]  # sweeps that were compared, and whether their poses fit
 
     def of(self, chosen: NDArray[np.bool_]) -> "Candidates":  # [n]
-        return Candidates(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+        names = [name for name in self.__dataclass_fields__ if name != "fits"]
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,7 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) ->
     telling = (aside, aside & (heights[index] > TALL))
     free, again, seen = np.zeros((3, len(index)), np.int16)
     held, gone = np.zeros((2, len(index), 2), np.int16)
+    fits: dict[int, bool] = {}
     for side, sign in enumerate((-1, 1)):
         run, left = np.zeros(len(index), np.int16), np.zeros(len(index), np.bool_)
         for offset in OFFSETS:
@@ -90,6 +93,8 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) ->
             compared = (
                 _compare(sweeps.sweeps[j], images[j], sweeps.grid, points, telling) if 0 <= j < len(images) else None
             )
+            if 0 <= j < len(images):
+                fits[j] = compared is not None
             if compared is not None:
                 past, there = compared
                 run = np.where(there, 0, run + past)
@@ -97,7 +102,7 @@ def _candidates(i: int, sweeps: Sweeps, images: list[Image], heights: Floats) ->
                 again, seen, left = again + (there & left), seen + past, left | past
                 held[there, side] = offset
                 gone[(run >= RUN) & (gone[:, side] == 0), side] = offset
-    found = Candidates(index, points, returns.times[index], heights[index], free, again, seen, held, gone)
+    found = Candidates(index, points, returns.times[index], heights[index], free, again, seen, held, gone, fits)
     return found.of(~are_drops(returns, sweeps.grid, index, free >= RUN))
 
 
