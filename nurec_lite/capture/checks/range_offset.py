@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges that are all too long or too short by one length: then two sweeps put a surface that they see from different places elsewhere.
+"""Ranges that are all too long or too short by one length. Then two sweeps from different places put a surface at two places.
 
 The length is solved for with the motion between both sweeps, point to plane, so that it needs no pose.
 """
@@ -22,16 +22,10 @@ from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import transform
 
 OFFSET = "too_long_m"  # figure of these verdicts alone
-METRES, EACH = (
-    0.12,
-    0.08,
-)  # the median is off by more, and so are most motions, on its side; right sweeps are within 0.05
+METRES, EACH = 0.12, 0.08  # of the median, and of most motions on its side, at least; right sweeps have 0.05 at most
 SURE = 0.25  # metres that certainly are wrong
-ROUNDS, REACH, LEFT = (
-    10,
-    1.5,
-    0.6,
-)  # of Gauss and Newton, metres to the nearest point in the first one, part of that in the next one
+ROUNDS = 10  # of Gauss and Newton
+REACH, LEFT = 1.5, 0.6  # metres to the nearest point in the first round, and part of that in the next one
 ENOUGH = 100  # points within reach
 DONE = 1e-3  # metres, and radians, of a step
 

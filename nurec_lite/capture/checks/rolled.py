@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lidar, or one camera, that leans to a side by a degree or two: edges agree a little better in nearly all images if it is turned back,
-of all cameras where the lidar leans.
+"""A lidar, or one camera, that leans to a side by a degree or two.
+
+Edges agree a little better in nearly all images if it is turned back. Where the lidar leans, this holds for all cameras.
 """
 
 import math

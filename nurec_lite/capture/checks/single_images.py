@@ -17,14 +17,9 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Glanced, ImageFrame
 
 FEWEST = 9  # images with sizes that show the usual change
-LEAST, USUAL = (
-    0.1,
-    4.0,
-)  # change of the logarithm of a file's size, and times the one of nine in ten images: it is looked at
+LEAST, USUAL = 0.1, 4.0  # change of the logarithm of a size, and times that of nine in ten images: more is looked at
 RARE, MOST = 0.1, 3  # part of the images that may be so at most, and images that are looked at
-STRANGE = (
-    0.95  # times as different as the images around it are from each other is it from both, at least; usual ones are 0.8
-)
+STRANGE = 0.95  # of the difference of the images around it: its own from both, at least; usual images have 0.8
 REMEDY = "restore it, or choose frames without it by data.frames"
 
 
