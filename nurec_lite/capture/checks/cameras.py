@@ -14,7 +14,7 @@ from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View, pixel_degrees
-from nurec_lite.capture.checks.evidence import IMAGES, PERHAPS, agrees, closer_look, level_of
+from nurec_lite.capture.checks.evidence import IMAGES, PERHAPS, agrees, closer_look, level_of, said_fit
 from nurec_lite.capture.checks.fine import COARSE_PIXELS, LATE_FIGURE, TURNED_FIGURE, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import (
@@ -82,7 +82,7 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
     why = _not_compared(sample, camera, views)
     if why:
         return [Found(camera, Level.UNKNOWN, Fit(as_said(camera), torch.zeros(0), 0.0, 0), why)]
-    stacked, said, close = together(views), _said(sample, camera), _close(sample, camera)
+    stacked, said, close = together(views), said_fit(sample, camera), _close(sample, camera)
     part = None if poses_wrong else of_a_part(sample, camera, said, _likely_fits(sample, camera))
     if part is not None:
         return [part]
@@ -143,18 +143,9 @@ def _or_lens(found: Found, views: Views, path: Trajectory) -> Found:
     return found if best is None else _guessed(found.camera, found.said, best, Level.LIKELY)
 
 
-def _said(sample: Sample, camera: Camera) -> Fit:
-    """The fit of the capture's own data."""
-
-    def make() -> Fit:
-        return fit(together(views_of(sample, camera)), as_said(camera), trajectory_of(sample.capture))
-
-    return sample.kept(("said", camera.name), make)
-
-
 def _close(sample: Sample, camera: Camera) -> Agreement | None:
     """Returns the best agreement near the capture's own values; None: edges do not agree there, or tell too little."""
-    seen = agrees(_said(sample, camera))
+    seen = agrees(said_fit(sample, camera))
     return sample.kept(
         ("close", camera.name),
         lambda: agreement(sample.capture, camera, views_of(sample, camera)) if seen else None,

@@ -16,6 +16,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.agreement import FASTEST
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, together, views_of
 from nurec_lite.capture.checks.fine import speed_of
+from nurec_lite.capture.checks.guesses import as_said
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.students import students
 from nurec_lite.capture.checks.verdict import Level
@@ -117,3 +118,12 @@ def _sure(values: Tensor, errors: float) -> bool:
         return False
     error = float(known.std()) / math.sqrt(len(known))
     return float(known.mean()) > students(errors, len(known) - 1) * error
+
+
+def said_fit(sample: Sample, camera: Camera) -> Fit:
+    """The fit of the capture's own data."""
+
+    def make() -> Fit:
+        return fit(together(views_of(sample, camera)), as_said(camera), trajectory_of(sample.capture))
+
+    return sample.kept(("said", camera.name), make)

@@ -14,16 +14,17 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_aside, together, views_of
 from nurec_lite.capture.checks.edges import View
-from nurec_lite.capture.checks.evidence import agrees, closer_look
+from nurec_lite.capture.checks.evidence import agrees, closer_look, said_fit
 from nurec_lite.capture.checks.guesses import as_said
 from nurec_lite.capture.checks.half_turns import above
 from nurec_lite.capture.checks.placed import KINDS, elsewhere
+from nurec_lite.capture.checks.register import exp
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
-from nurec_lite.geometry.se3 import invert, pose_matrix, rotvec_to_quat
+from nurec_lite.geometry.se3 import invert
 
 FIGURE = "rolled_degrees"
 GLANCE = 1.5  # degrees to each side that a glance tries
@@ -61,7 +62,7 @@ def glance(sample: Sample, camera: Camera) -> list[Fit]:
 
 def _glance(sample: Sample, camera: Camera) -> list[Fit]:
     views = views_of(sample, camera)
-    said = [sample.kept(("said", camera.name), lambda: _fits(views, [camera], sample)[0])] if views else []
+    said = [said_fit(sample, camera)] if views else []
     if not said or not agrees(said[0]):
         return []
     return [*said, *_fits(views, [about_view(camera, degrees) for degrees in (-GLANCE, GLANCE)], sample)]
@@ -109,9 +110,9 @@ def _against(lidar: Lidar, camera: Camera, degrees: float) -> Camera:
 
 
 def about_axis(axis: int, degrees: float) -> Tensor:  # [4, 4]
-    turn = torch.zeros(3, dtype=torch.float64)
-    turn[axis] = math.radians(degrees)
-    return pose_matrix(rotvec_to_quat(turn), torch.zeros(3, dtype=torch.float64))
+    motion = torch.zeros(6, dtype=torch.float64)
+    motion[axis] = math.radians(degrees)
+    return exp(motion)
 
 
 # ---- words
