@@ -13,7 +13,7 @@ from torch import Tensor
 from nurec_lite.base.errors import UserError
 from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample, spread
 from nurec_lite.capture.decoders import stated_rays
-from nurec_lite.capture.images import small_grey
+from nurec_lite.capture.images import grey, small_copy
 from nurec_lite.capture.types import ImageFrame, Returning, Stored, SweepFrame
 
 Shown = ImageFrame | SweepFrame
@@ -73,6 +73,14 @@ def _looked_at(sample: Sample, frames: Sequence[Shown]) -> None:
         glimpse(sample, frame)
 
 
+def copy_of(sample: Sample, frame: ImageFrame) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8; None: not encoded
+    def make() -> Tensor | None:
+        encoded = frame.encoded()
+        return None if encoded is None else small_copy(encoded, (COLUMNS, ROWS))
+
+    return sample.kept(("copy", frame.sensor, frame.index), make)
+
+
 def glimpse(
     sample: Sample, frame: Shown
 ) -> Tensor | None:  # [n] float32; None: the frame shows nothing, or cannot be read
@@ -82,19 +90,18 @@ def glimpse(
 def _glimpse(sample: Sample, frame: Shown) -> Tensor | None:
     try:
         if isinstance(frame, ImageFrame):
-            return _of_image(frame)
+            return _of_image(copy_of(sample, frame))
         every = _every(stated_rays(sample.capture.lidar(frame.sensor)))
         return _of_points(frame.load.returns(every)[0]) if isinstance(frame.load, Returning) else None
     except UserError:
         return None  # another check reports it
 
 
-def _of_image(frame: ImageFrame) -> Tensor | None:
+def _of_image(copy: Tensor | None) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8 -> [n]
     """Brightness without the exposure, which may change from image to image."""
-    encoded = frame.encoded()
-    if encoded is None:
+    if copy is None:
         return None
-    image = small_grey(encoded, (COLUMNS, ROWS)).flatten()
+    image = grey(copy).flatten()
     scatter = float(image.std())
     return None if scatter < 1 else (image - image.mean()) / (scatter + PLAIN)
 

@@ -3,7 +3,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import combinations
 from statistics import median
 
 from torch import Tensor
@@ -30,6 +30,7 @@ SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next that change the view
 SURE, WAY = 11, 20.0  # images of all, and metres from the first to the last, that show the own vehicle
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
+RESTORE = "restore them, or choose frames without them by data.frames"
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
 
@@ -139,17 +140,33 @@ def _own_verdicts(sample: Sample, camera: Camera) -> Iterator[Verdict]:
 
 
 def _repeated_verdicts(frames: list[ImageFrame]) -> Iterator[Verdict]:
-    """Files of one content in a row, while the vehicle moves."""
-    again = [b for a, b in pairwise(frames) if _moved(a, b) and _same_file(a, b)]
+    """Files of one content, while the vehicle moves: in a row, or single ones."""
+    copies = _copies(frames)
+    again = [later for k, later in copies if later == k + 1]
     if again:
-        camera, first = again[0].sensor, again[0].index
+        camera, first = frames[again[0]].sensor, frames[again[0]].index
         sentence = (
             f"{len(again)} of {len(frames)} images of {camera} repeat the image before (the first is image {first})"
         )
         sentence += ", although the vehicle moves."
-        yield Verdict(
-            NAME, camera, Level.LIKELY, sentence, "restore them, or choose frames without them by data.frames"
-        )
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, RESTORE)
+    elif copies:
+        camera, (k, later) = frames[0].sensor, copies[0]
+        sentence = f"Images {frames[k].index} and {frames[later].index} of {camera} have the same file"
+        sentence += f"{f' ({len(copies) - 1} more)' * (len(copies) > 1)}, although the vehicle moves."
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, RESTORE)
+
+
+def _copies(frames: list[ImageFrame]) -> list[tuple[int, int]]:
+    """Places of an image, and of the next one with the same file."""
+    last, found = dict[int, int](), list[tuple[int, int]]()
+    for k, size in enumerate(map(file_size, frames)):
+        if size is not None:
+            before = last.get(size)
+            if before is not None and _moved(frames[before], frames[k]) and _same_file(frames[before], frames[k]):
+                found.append((before, k))
+            last[size] = k
+    return found
 
 
 def _moved(a: ImageFrame, b: ImageFrame) -> bool:
