@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of a camera: files of the size that is said, pictures that show something, that change, and that no other camera has, too."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 from statistics import median
 
@@ -36,7 +37,7 @@ Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
 def check_images(sample: Sample) -> Iterator[Verdict]:
     """Yields verdicts about images; CaptureError where a file cannot be used."""
-    kinds = _kinds(sample.capture.images)
+    kinds = _kinds(sample)
     for camera in sample.capture.cameras:
         found = [*_kind_verdicts(camera.name, kinds[camera.name]), *of_camera(sample, camera)]
         yield from found
@@ -73,18 +74,25 @@ def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
     return [frame for _, frame in small[:LOOKED]]
 
 
-def _kinds(images: tuple[ImageFrame, ...]) -> dict[str, Counter[Kind]]:
+def _kinds(sample: Sample) -> dict[str, Counter[Kind]]:
     """Kinds of each camera's files. All files are looked at: one that cannot be used would end a run, or cost its metrics."""
-    kinds, flaws = defaultdict[str, Counter[Kind]](Counter), list[str]()
-    for frame, found in zip(images, in_threads(_looked_at, images), strict=True):
-        if isinstance(found, str):
-            flaws.append(found)
-        elif found is not None:
-            kinds[frame.sensor][found] += 1
+    found = {camera.name: kinds_of(sample, camera.name) for camera in sample.capture.cameras}
+    flaws = [flaw for _, flawed in found.values() for flaw in flawed]
     if flaws:
         more = f" ({len(flaws) - 1} more files cannot be used either)" if len(flaws) > 1 else ""
         raise CaptureError(f"{flaws[0]}{more}")
-    return kinds
+    return {name: kinds for name, (kinds, _) in found.items()}
+
+
+def kinds_of(sample: Sample, camera: str) -> tuple[Counter[Kind], list[str]]:
+    """How many files of a camera are of each kind, and a sentence for each that cannot be used."""
+    return sample.kept(("kinds of", camera), partial(_kinds_of, sample.capture, camera))
+
+
+def _kinds_of(capture: Capture, camera: str) -> tuple[Counter[Kind], list[str]]:
+    every = list(in_threads(_looked_at, [frame for frame in capture.images if frame.sensor == camera]))
+    kinds = Counter(found for found in every if isinstance(found, tuple))
+    return kinds, [found for found in every if isinstance(found, str)]
 
 
 def _looked_at(frame: ImageFrame) -> Kind | str | None:  # a sentence where it cannot be used
