@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures a scene on frames of its capture, and keeps the pictures and rows for a report."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,17 +11,17 @@ from torch import Tensor
 
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.meter import Meter
-from nurec_lite.base.pool import in_threads
 from nurec_lite.base.ranges import span
 from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture, Frame, ImageFrame
 from nurec_lite.evaluation.ahead import IMAGE, SWEEP, DecodedAhead
 from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
+from nurec_lite.evaluation.drawing import Drawing, DrawnImage, DrawnSweep, FrameFigures
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
 from nurec_lite.evaluation.metrics import ImageMetrics, LidarMetrics, as_unit, decibel
 from nurec_lite.evaluation.perceptual import Perceptual
-from nurec_lite.evaluation.pictures import comparison, hatched, range_picture, save_png, to_picture
-from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.evaluation.pictures import hatched, to_picture
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.peer.depth import DepthMetrics
 from nurec_lite.scene.scene import Scene, exposed, exposure
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -42,34 +40,6 @@ class Frames:
 
     images: tuple[int, ...]
     sweeps: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class FrameFigures:
-    """Metrics of one image or one sweep; None where one does not apply, NaN where nothing was measured."""
-
-    sensor: str
-    index: int
-    psnr: float | None = None  # decibel
-    ssim: float | None = None
-    lidar_median_abs_m: float | None = None
-
-
-@dataclass(frozen=True)
-class DrawnImage:
-    figures: FrameFigures
-    truth: np.ndarray  # [H, W, 3] uint8, masked pixels hatched
-    rendered: np.ndarray  # [H, W, 3] uint8, masked pixels hatched
-
-
-@dataclass(frozen=True)
-class DrawnSweep:
-    """R rays of a sweep, on the host."""
-
-    figures: FrameFigures
-    sweep: Sweep
-    returns: LidarReturns
-    lidar: Lidar
 
 
 @dataclass(frozen=True)
@@ -107,7 +77,7 @@ def evaluate(
     scene: Scene,
     capture: Capture,
     frames: Frames,
-    pictures: Path | None = None,  # folder for PNGs of the pictures; None: no files
+    drawing: Drawing | None = None,  # begins pictures; None: none
     progress: bool = False,  # shows a bar
     left_out: LeftOut | None = None,  # collects the parts that fail
     seconds: float
@@ -129,8 +99,12 @@ def evaluate(
         look = EachFrame(stages, scene, capture, left_out, meter.advance, decoded)
         with span("images"):
             figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics, perceptual)
+            if drawing is not None:
+                drawing.begin(images=images)
         with span("sweeps"):
             of_sweeps, sweeps = _measured_sweeps(look, rendered, lidar_metrics)
+            if drawing is not None:
+                drawing.begin(sweeps=sweeps)
     chosen = [*(capture.images[i] for i in frames.images), *(capture.sweeps[i] for i in rendered)]
     if chosen and not (figures or of_sweeps):
         raise left_out.errors[measuring(chosen[0])]
@@ -143,10 +117,7 @@ def evaluate(
     with span("beside"):
         beside, drawn = left_out.tried("Measuring off the path", work) or ({}, None)
     metrics |= beside | ({"notes": perceptual.notes} if perceptual.notes else {})
-    evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)
-    if pictures is not None:
-        save_pictures(pictures, evaluation, left_out)
-    return evaluation
+    return Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)
 
 
 def _measured_images(
@@ -276,27 +247,6 @@ def _measure_image(
 def _drawn_image(capture: Capture, figures: FrameFigures, seen: _SeenImage) -> DrawnImage:
     mask = capture.camera(figures.sensor).mask
     return DrawnImage(figures, *(hatched(to_picture(image), mask) for image in (seen.truth, seen.rendered)))
-
-
-def save_pictures(folder: Path, evaluation: Evaluation, left_out: LeftOut | None = None) -> None:
-    """The pictures, as PNG, several at a time."""
-    left_out = left_out or LeftOut()
-    works = [("A picture of an image", partial(_save_image, folder, image)) for image in evaluation.images]
-    works += [("A picture of a sweep", partial(_save_sweep, folder, sweep)) for sweep in evaluation.sweeps]
-    deque(in_threads(lambda work: left_out.tried(*work), works), maxlen=0)
-
-
-def _save_image(folder: Path, image: DrawnImage) -> None:
-    picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered), image.figures.psnr)
-    save_png(folder / f"{_name(image.figures)}.png", picture)
-
-
-def _save_sweep(folder: Path, sweep: DrawnSweep) -> None:
-    save_png(folder / f"{_name(sweep.figures)}.png", range_picture(sweep.sweep, sweep.returns, sweep.lidar))
-
-
-def _name(figures: FrameFigures) -> str:
-    return f"{figures.sensor}_{figures.index:04d}"
 
 
 @torch.no_grad()
