@@ -15,7 +15,7 @@ from nurec_lite.base.ranges import span
 from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture, Frame, ImageFrame
 from nurec_lite.evaluation.ahead import IMAGE, SWEEP, DecodedAhead
-from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
+from nurec_lite.evaluation.beside_path import AsSeen, DrawnBeside, measure_beside
 from nurec_lite.evaluation.drawing import Drawing, DrawnImage, DrawnSweep, FrameFigures
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
 from nurec_lite.evaluation.metrics import ImageMetrics, LidarMetrics, as_unit, decibel
@@ -94,11 +94,12 @@ def evaluate(
     lidar_metrics = LidarMetrics(left_out)
     depth_metrics = DepthMetrics(capture, compared)
     perceptual = Perceptual(seconds / 2, len(frames.images), scene.sky.device, left_out, flips)
+    by_camera = seen_by(scene, capture)
     ahead = ahead or DecodedAhead(capture, frames.images, rendered, scene.sky.device)
     with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter, ahead as decoded:
         look = EachFrame(stages, scene, capture, left_out, meter.advance, decoded)
         with span("images"):
-            figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics, perceptual)
+            figures, images = _measured_images(look, frames.images, by_camera, image_metrics, depth_metrics, perceptual)
             if drawing is not None:
                 drawing.begin(images=images)
         with span("sweeps"):
@@ -112,7 +113,6 @@ def evaluate(
     summaries = (image_metrics.summary, lidar_metrics.summary, depth_metrics.summary, perceptual.summary)
     for summary in (*summaries, partial(corrections, learned)):
         metrics |= left_out.tried("A summary of the figures", summary) or {}
-    by_camera = partial(as_seen, scene, capture)
     work = partial(measure_beside, stages, scene, capture, frames.images, seconds / 2, by_camera)
     with span("beside"):
         beside, drawn = left_out.tried("Measuring off the path", work) or ({}, None)
@@ -121,13 +121,18 @@ def evaluate(
 
 
 def _measured_images(
-    look: EachFrame, chosen: tuple[int, ...], metrics: ImageMetrics, depths: DepthMetrics, perceptual: Perceptual
+    look: EachFrame,
+    chosen: tuple[int, ...],
+    as_seen: AsSeen,
+    metrics: ImageMetrics,
+    depths: DepthMetrics,
+    perceptual: Perceptual,
 ) -> tuple[list[FrameFigures], list[DrawnImage]]:
     capture, seen_images = look.capture, list[_SeenImage]()
     choice = partial(_drawn, capture.images, capture.moments.images, chosen, PICTURES)
     drawn = look.left_out.tried("The choice of images that are drawn", choice) or set()
     for i, truth, view, image in look.at(IMAGE, chosen, partial(_exposure, look.scene, capture)):
-        work = partial(_measure_image, look, i, truth, view, image, metrics, depths)
+        work = partial(_measure_image, look, i, truth, view, image, as_seen, metrics, depths)
         found = look.left_out.tried(measuring(capture.images[i]), work)
         if found is not None:
             perceptual.add(as_unit(found.rendered), as_unit(found.truth), view.camera.mask)
@@ -234,11 +239,12 @@ def _measure_image(
     truth: Tensor,  # [H, W, 3] on the device
     view: CameraView,
     image: CameraImage,
+    as_seen: AsSeen,
     metrics: ImageMetrics,
     depths: DepthMetrics,
 ) -> _SeenImage:
     frame = look.capture.images[index]
-    rendered = as_seen(look.scene, look.capture, frame, image.colour)
+    rendered = as_seen(frame, image.colour)
     values = metrics.add(rendered, truth, look.capture, frame)
     error = look.left_out.tried("Lidar returns as depths of images", lambda: depths.add(image, view, index))
     return _SeenImage(index, values, error, truth, rendered)
@@ -258,12 +264,12 @@ def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) 
 def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[ImageFrame]) -> Iterator[Tensor]:
     """Images [H, W, 3] of each frame, as its camera shows them, on the host."""
     scene = completed(scene, capture)
+    by_camera = seen_by(scene, capture)
     views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
     for frame, _, image in render_views_in_batches(stages, scene, views):
-        yield as_seen(scene, capture, frame, image.colour).cpu()
+        yield by_camera(frame, image.colour).cpu()
 
 
-@torch.no_grad()
 def as_seen(
     scene: Scene,
     capture: Capture,
@@ -271,12 +277,28 @@ def as_seen(
     colour: Tensor,  # [H, W, 3] before the camera's gain and offset
 ) -> Tensor:  # [H, W, 3] 0 to 1
     """Image through its camera's exposure; through the mean of all others where nothing was learned about that
-    camera."""
-    moment = upload(torch.tensor(frame.time_mid, dtype=torch.float64), colour.device)
-    own, known, seen = capture.camera_index(frame.sensor), scene.calibration, []
+    camera. Waits for the device; `seen_by` waits once for many images."""
+    return _exposed(scene, capture, _eyes(scene, capture, frame.sensor), frame, colour)
+
+
+def seen_by(scene: Scene, capture: Capture) -> AsSeen:
+    """`as_seen` of a scene that is not trained meanwhile."""
+    eyes = {camera.name: _eyes(scene, capture, camera.name) for camera in capture.cameras}
+    return lambda frame, colour: _exposed(scene, capture, eyes[frame.sensor], frame, colour)
+
+
+def _eyes(scene: Scene, capture: Capture, camera: str) -> list[int]:
+    """Rows of the cameras with exposures that images of this one are seen through."""
+    own, known = capture.camera_index(camera), scene.calibration
     rows = range(len(scene.exposure))  # those of the cameras that the scene was learned from
-    like = [own] if own in rows else rows
-    eyes = like if known is None else sorted({eye for row in like for eye in known.eyes(row)})
+    like = [own] if own in rows else list(rows)
+    return like if known is None else sorted({eye for row in like for eye in known.eyes(row)})
+
+
+@torch.no_grad()
+def _exposed(scene: Scene, capture: Capture, eyes: list[int], frame: ImageFrame, colour: Tensor) -> Tensor:
+    moment = upload(torch.tensor(frame.time_mid, dtype=torch.float64), colour.device)
+    known, seen = scene.calibration, []
     for eye in eyes:
         by = None if known is None else known.of(capture.cameras[eye], moment)
         drift, when = (None, moment) if by is None else (by.drift, by.moment)
