@@ -24,6 +24,7 @@ SECTORS, POINTS = 90, 10_000  # around a lidar, and points of a sweep that are l
 RAYS = 1.3e6  # of a lidar that are looked at, at the start of a run
 READ = 0.1  # of a look: the cost of a ray that is only read
 RUN = 9  # neighbouring frames that are compared, where the budget is too small for all
+FEW = 3  # frames that one work looks at
 
 
 def glimpse_runs(sample: Sample, frames: Sequence[Shown]) -> list[list[Shown]]:
@@ -65,7 +66,7 @@ def glimpse_works(sample: Sample) -> Iterator[Callable[[], object]]:
     for frames in sample.capture.by_sensor().values():
         with suppress(UserError):
             for run in glimpse_runs(sample, frames):
-                yield from (partial(_looked_at, sample, run[k : k + RUN]) for k in range(0, len(run), RUN))
+                yield from (partial(_looked_at, sample, run[k : k + FEW]) for k in range(0, len(run), FEW))
 
 
 def _looked_at(sample: Sample, frames: Sequence[Shown]) -> None:

@@ -41,8 +41,8 @@ def first_works(sample: Sample) -> Iterator[Work]:
         yield from (partial(motion_from, sample, lidar, k) for k in sample.motion_starts(lidar.name))
     for looks in _by_moment(sample):
         yield from (partial(_looked_at, sample, looks[k : k + TOGETHER]) for k in range(0, len(looks), TOGETHER))
-    yield from ray_works(sample)
     yield from glimpse_works(sample)
+    yield from ray_works(sample)
     if len(labelled(capture).tracks):
         yield from (partial(rays_of, sample, frame) for frame in box_sweeps(sample))
 
@@ -70,6 +70,7 @@ def second_works(sample: Sample) -> Iterator[Work]:
 
 
 def camera_works(sample: Sample) -> Iterator[Work]:
+    yield from (partial(of_sweeps, sample, lidar) for lidar in sample.capture.lidars)
     for camera in sample.capture.cameras:
         yield partial(first_step, sample, camera.name)
         yield partial(of_camera, sample, camera)
@@ -77,7 +78,6 @@ def camera_works(sample: Sample) -> Iterator[Work]:
         yield from parts_of(sample, camera)
         yield partial(rolled.glance, sample, camera)
         yield from (partial(glance, sample, lidar, camera) for lidar in sample.capture.lidars if lidar.spins)
-    yield from (partial(of_sweeps, sample, lidar) for lidar in sample.capture.lidars)
 
 
 def found_works(sample: Sample) -> Iterator[Work]:
