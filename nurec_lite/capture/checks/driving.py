@@ -14,6 +14,7 @@ from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import known_motions
 from nurec_lite.capture.checks.paths import FEWEST, NAME, REMEDY, Path, paths_of, seen_step
 from nurec_lite.capture.checks.sample import JUMP_AT, Sample
+from nurec_lite.capture.checks.small_jumps import small_jumps
 from nurec_lite.capture.checks.turned_path import of_neighbours, turn_jumps
 from nurec_lite.capture.checks.two_places import poses_at_a_time
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -43,7 +44,8 @@ def check_driving(sample: Sample) -> Iterator[Verdict]:
             f"No sensor has {FEWEST} frames that would show how the rig moves.",
         )
         return
-    found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0])) or list(jitter(paths[0], bool(motions)))
+    found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0])) or list(small_jumps(sample, paths[0]))
+    found = found or list(jitter(paths[0], motions))
     if fit and not found and not sample.jumps():  # a path that jumps does not show which way the rig looks
         found = [*_direction(paths[0], bool(motions)), *poses_at_a_time(paths)]
     if found or fit:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Motions of the lidars over about half a second, as their sweeps show them and as the poses say."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -79,6 +79,23 @@ def motion_to_the_next(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
     frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
     poses = middle_poses(frames[: k + 2]) @ lidar.T_rig_lidar.double()
     return _near(_Clouds(sample, frames), lidar, invert(poses[k]) @ poses, k)
+
+
+def motion_between(
+    sample: Sample,
+    lidar: Lidar,
+    i: int,
+    j: int,
+    steady: Callable[[Tensor], Tensor],  # the posed T_a_b -> the motion that the points are rid of
+) -> Motion | None:
+    """Motion from sweep i of a lidar to sweep j, near that of the poses; None: there are too few points."""
+    clouds = _Clouds(sample, sample.of_lidar(lidar.name))
+    poses = middle_poses([clouds.frames[i], clouds.frames[j]]) @ lidar.T_rig_lidar.double()
+    posed, seconds = invert(poses[0]) @ poses[1], clouds.seconds(i, j)
+    pair = _pair(clouds, i, j, velocity_of(steady(posed), seconds))
+    return (
+        Motion(lidar, (i, j), clouds.numbers(i, j), seconds, pair, pair.aligned(posed), posed) if pair.enough else None
+    )
 
 
 def _last(sample: Sample, lidar: Lidar, k: int, gap: int) -> int:
