@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from nurec_lite.capture.checks.conventions import MADE, Blamed, Convention, fitting
+from nurec_lite.capture.checks.delayed import delayed, turning
 from nurec_lite.capture.checks.exchanged import exchanged
 from nurec_lite.capture.checks.lidar_pairs import elsewhere
 from nurec_lite.capture.checks.motion import Motion, Motions
@@ -61,8 +62,8 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
 
 
 def _off_a_little(sample: Sample, motions: Motions) -> Verdict | None:
-    lidar = motions.lidar
-    return stretched(sample, lidar, motions, NAME) or sloped(sample, lidar, motions, NAME)
+    found = (check(sample, motions.lidar, motions, NAME) for check in (delayed, stretched, sloped, turning))
+    return next((verdict for verdict in found if verdict), None)
 
 
 def alternatives(sample: Sample) -> list[Convention]:
