@@ -170,8 +170,7 @@ def _profiles(
     Tensor, int
 ]:  # mean ranks [V, T] at the edges of a camera that is turned, NaN where there are too few; number of edges
     camera = replace(guess.camera, shutter="global")
-    points = _seen(views, guess, path)
-    inside = within(camera, *project_points(camera, points))  # [V, P]
+    points, inside = seen_at(views, guess, path)
     some, known = _thinned(points.float(), inside, most)
     ranks = views.ranks.flip(2) if guess.mirrored else views.ranks
     places, seen = places_of(camera, turned(some, degrees))
@@ -180,6 +179,13 @@ def _profiles(
     means = torch.where(seen, found, 0).sum(2) / seen.sum(2).clamp(min=1)
     counts = inside.sum(1)
     return means.masked_fill(counts[:, None] < FEWEST, math.nan), int(counts.sum())
+
+
+def seen_at(
+    views: Views, guess: Guess, path: Trajectory
+) -> tuple[Tensor, Tensor]:  # points as `_seen` has them, and [V, P] whether they fall into the image
+    points = _seen(views, guess, path)
+    return points, within(guess.camera, *project_points(replace(guess.camera, shutter="global"), points))
 
 
 def _seen(

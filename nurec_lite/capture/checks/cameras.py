@@ -14,6 +14,7 @@ from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View, pixel_degrees
+from nurec_lite.capture.checks.ends import BACK
 from nurec_lite.capture.checks.evidence import IMAGES, PERHAPS, agrees, closer_look, level_of, said_fit
 from nurec_lite.capture.checks.fine import COARSE_PIXELS, LATE_FIGURE, TURNED_FIGURE, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
@@ -33,6 +34,7 @@ from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
 from nurec_lite.capture.checks.rolled import LEANING, rolled
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.shutters import reversed_shutters
 from nurec_lite.capture.checks.two_places import APART
 from nurec_lite.capture.checks.unordered import MIXED
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -58,6 +60,7 @@ def check_cameras(sample: Sample) -> list[Verdict]:
     if not capture.sweeps:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
     found = list(chain.from_iterable(in_threads(partial(findings, sample), capture.cameras)))
+    found = reversed_shutters(sample, found)
     doubted = [known for known in found if known.level in (Level.LIKELY, Level.CERTAIN)]
     may_lean = all(known.guess is not None and known.guess.kind in LEANING for known in doubted)
     roll = rolled(sample, CHECK, [known.level for known in doubted]) if may_lean else None
@@ -107,6 +110,8 @@ def _not_compared(sample: Sample, camera: Camera, views: list[View]) -> str:
         return "No sweep is of the moments of {cameras}."
     if any(APART in verdict.figures for verdict in sample.found):
         return "While sensors put the rig at two places at one time, sweeps do not show the direction of {cameras}."
+    if any(BACK in verdict.figures for verdict in sample.found):
+        return "While poses within frames go back, sweeps do not show the direction of {cameras}."
     if any(half_turned(sample, lidar) for lidar in sample.capture.lidars):
         return "While times of rays are half a turn off, sweeps do not show the direction of {cameras}."
     if any(MIXED in verdict.figures and verdict.subject == camera.name for verdict in sample.found):

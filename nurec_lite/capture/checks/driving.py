@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.ends import exchanged_ends
 from nurec_lite.capture.checks.jitter import jitter
 from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import known_motions
@@ -47,7 +48,7 @@ def check_driving(sample: Sample) -> Iterator[Verdict]:
     found = list(_jumps(sample, paths)) or list(turn_jumps(sample, paths[0])) or list(small_jumps(sample, paths[0]))
     found = found or list(jitter(paths[0], motions))
     if fit and not found and not sample.jumps():  # a path that jumps does not show which way the rig looks
-        found = [*_direction(paths[0], bool(motions)), *poses_at_a_time(paths)]
+        found = [*_direction(paths[0], bool(motions)), *poses_at_a_time(paths), *exchanged_ends(paths)]
     if found or fit:
         yield from found or [_driven(sample, paths[0])]
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from nurec_lite.capture.checks import rolled
+from nurec_lite.capture.checks import rolled, shutters
 from nurec_lite.capture.checks.alignment import VIEWS, view_of
 from nurec_lite.capture.checks.box_rays import box_sweeps, rays_of
 from nurec_lite.capture.checks.boxes import labelled
@@ -70,6 +70,7 @@ def camera_works(sample: Sample) -> Iterator[Work]:
     for camera in _compared(sample):
         yield from parts_of(sample, camera)
         yield partial(rolled.glance, sample, camera)
+        yield partial(shutters.glance, sample, camera)
         yield from (partial(glance, sample, lidar, camera) for lidar in sample.capture.lidars if lidar.spins)
 
 
