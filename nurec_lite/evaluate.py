@@ -6,7 +6,6 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.environment import device_name, environment
@@ -18,6 +17,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import name_arguments, result_folder
+from nurec_lite.evaluation.drawing import Drawing
 from nurec_lite.evaluation.findings import findings
 from nurec_lite.evaluation.measure import Evaluation, Frames, evaluate, frames_of
 from nurec_lite.evaluation.results import left_scene, table
@@ -45,14 +45,13 @@ _SAME = frozenset(
 )  # arguments that a folder's name need not tell
 
 
-def measure(run: Reconstruction, out: Path, left_out: LeftOut) -> tuple[dict[str, Any], Evaluation]:
+def measure(run: Reconstruction, drawing: Drawing, left_out: LeftOut) -> tuple[dict[str, Any], Evaluation]:
     """The content of metrics.json, and further input of a report."""
     config = run.config
     frames = frames_of(run.capture, config.subset)
     trained = left_out.tried("The search for frames that were trained on", partial(_trained_on, run, frames)) or {}
-    pictures = out / "pictures"
     seconds = config.measure.seconds
-    evaluation = evaluate(run.stages, run.scene, run.capture, frames, pictures, True, left_out, seconds)
+    evaluation = evaluate(run.stages, run.scene, run.capture, frames, drawing, True, left_out, seconds)
     counters = {
         "gaussians": len(run.scene.gaussians),
         "steps": int(run.counters["step"]),
@@ -91,13 +90,14 @@ def work(arguments: list[str]) -> None:
     left_out = LeftOut()
     with locked(out):  # a folder that cannot be written is told before minutes of measuring
         try:
-            metrics, evaluation = measure(run, out, left_out)
+            with Drawing(out / "pictures", left_out) as drawing:
+                metrics, evaluation = measure(run, drawing, left_out)
         finally:
             left_out.tried("Closing the options", run.stages.close)
         commands = left_out.tried("The list of commands", partial(commands_after_evaluate, config, arguments)) or []
         where = environment(run.device)
         report = Report(run.capture.name, config, metrics, evaluation, run.history, where, commands, left_out)
-        write_results(out, report)
+        write_results(out, report, drawing)
     shown = partial(table, metrics | {"findings": report.findings})
     figures = left_out.tried("The table of figures", shown) or ""
     print(f"{figures}\nresults in {out}: metrics.json, frames.csv, report.html, pictures/")

@@ -27,6 +27,10 @@ class Aside(Generic[R]):
         """The result of the function; an error of it is raised here."""
         return self._result.result()
 
+    def wait(self) -> None:
+        """Waits for the end of the function, however it ends."""
+        self._thread.join()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -61,12 +61,12 @@ def done_apart(
     if helper is None:
         return work()
     try:
-        return helper.result(partial(_in_threads, work, workers()), work)
+        return helper.result(partial(_in_threads, work, _workers()), work)
     finally:
         helper.close()
 
 
-def workers() -> int:
+def _workers() -> int:
     """Threads or processes that one of them may use."""
     return max(1, min(MOST, cores() // 2 - 1))
 

@@ -97,8 +97,9 @@ class Retimed:
         return replace(sweep, times=sweep.times + self.delay)
 
 
+@lru_cache(maxsize=4)
 def trajectory_of(capture: Capture) -> Trajectory:
-    """Trajectory through every pose that the frames know: both ends of each, of all sensors."""
+    """Trajectory through every pose that the frames know: both ends of each, of all sensors. Kept: it reads each frame of a drive."""
     frames = (*capture.images, *capture.sweeps)
     times = torch.tensor([t for f in frames for t in (f.time_start, f.time_end)], dtype=torch.float64)
     poses = torch.stack([T.double() for f in frames for T in (f.T_world_rig_start, f.T_world_rig_end)])

@@ -21,7 +21,8 @@ from nurec_lite.capture.checks.trust import poses_are_wrong
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import FOUND, Capture
 from nurec_lite.config import Config
-from nurec_lite.evaluation.measure import DrawnImage, Evaluation
+from nurec_lite.evaluation.drawing import DrawnImage
+from nurec_lite.evaluation.measure import Evaluation
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.scene import Scene
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures a scene on frames of its capture, and keeps the pictures and rows for a report."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,17 +11,17 @@ from torch import Tensor
 
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.meter import Meter
-from nurec_lite.base.pool import in_threads
 from nurec_lite.base.ranges import span
 from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture, Frame, ImageFrame
 from nurec_lite.evaluation.ahead import IMAGE, SWEEP, DecodedAhead
-from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
+from nurec_lite.evaluation.beside_path import AsSeen, DrawnBeside, measure_beside
+from nurec_lite.evaluation.drawing import Drawing, DrawnImage, DrawnSweep, FrameFigures
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
 from nurec_lite.evaluation.metrics import ImageMetrics, LidarMetrics, as_unit, decibel
 from nurec_lite.evaluation.perceptual import Perceptual
-from nurec_lite.evaluation.pictures import comparison, hatched, range_picture, save_png, to_picture
-from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.evaluation.pictures import hatched, to_picture
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.peer.depth import DepthMetrics
 from nurec_lite.scene.scene import Scene, exposed, exposure
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -42,34 +40,6 @@ class Frames:
 
     images: tuple[int, ...]
     sweeps: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class FrameFigures:
-    """Metrics of one image or one sweep; None where one does not apply, NaN where nothing was measured."""
-
-    sensor: str
-    index: int
-    psnr: float | None = None  # decibel
-    ssim: float | None = None
-    lidar_median_abs_m: float | None = None
-
-
-@dataclass(frozen=True)
-class DrawnImage:
-    figures: FrameFigures
-    truth: np.ndarray  # [H, W, 3] uint8, masked pixels hatched
-    rendered: np.ndarray  # [H, W, 3] uint8, masked pixels hatched
-
-
-@dataclass(frozen=True)
-class DrawnSweep:
-    """R rays of a sweep, on the host."""
-
-    figures: FrameFigures
-    sweep: Sweep
-    returns: LidarReturns
-    lidar: Lidar
 
 
 @dataclass(frozen=True)
@@ -107,7 +77,7 @@ def evaluate(
     scene: Scene,
     capture: Capture,
     frames: Frames,
-    pictures: Path | None = None,  # folder for PNGs of the pictures; None: no files
+    drawing: Drawing | None = None,  # begins pictures; None: none
     progress: bool = False,  # shows a bar
     left_out: LeftOut | None = None,  # collects the parts that fail
     seconds: float
@@ -124,13 +94,18 @@ def evaluate(
     lidar_metrics = LidarMetrics(left_out)
     depth_metrics = DepthMetrics(capture, compared)
     perceptual = Perceptual(seconds / 2, len(frames.images), scene.sky.device, left_out, flips)
+    by_camera = seen_by(scene, capture)
     ahead = ahead or DecodedAhead(capture, frames.images, rendered, scene.sky.device)
     with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter, ahead as decoded:
         look = EachFrame(stages, scene, capture, left_out, meter.advance, decoded)
         with span("images"):
-            figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics, perceptual)
+            figures, images = _measured_images(look, frames.images, by_camera, image_metrics, depth_metrics, perceptual)
+            if drawing is not None:
+                drawing.begin(images=images)
         with span("sweeps"):
             of_sweeps, sweeps = _measured_sweeps(look, rendered, lidar_metrics)
+            if drawing is not None:
+                drawing.begin(sweeps=sweeps)
     chosen = [*(capture.images[i] for i in frames.images), *(capture.sweeps[i] for i in rendered)]
     if chosen and not (figures or of_sweeps):
         raise left_out.errors[measuring(chosen[0])]
@@ -138,25 +113,26 @@ def evaluate(
     summaries = (image_metrics.summary, lidar_metrics.summary, depth_metrics.summary, perceptual.summary)
     for summary in (*summaries, partial(corrections, learned)):
         metrics |= left_out.tried("A summary of the figures", summary) or {}
-    by_camera = partial(as_seen, scene, capture)
     work = partial(measure_beside, stages, scene, capture, frames.images, seconds / 2, by_camera)
     with span("beside"):
         beside, drawn = left_out.tried("Measuring off the path", work) or ({}, None)
     metrics |= beside | ({"notes": perceptual.notes} if perceptual.notes else {})
-    evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)
-    if pictures is not None:
-        save_pictures(pictures, evaluation, left_out)
-    return evaluation
+    return Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)
 
 
 def _measured_images(
-    look: EachFrame, chosen: tuple[int, ...], metrics: ImageMetrics, depths: DepthMetrics, perceptual: Perceptual
+    look: EachFrame,
+    chosen: tuple[int, ...],
+    as_seen: AsSeen,
+    metrics: ImageMetrics,
+    depths: DepthMetrics,
+    perceptual: Perceptual,
 ) -> tuple[list[FrameFigures], list[DrawnImage]]:
     capture, seen_images = look.capture, list[_SeenImage]()
     choice = partial(_drawn, capture.images, capture.moments.images, chosen, PICTURES)
     drawn = look.left_out.tried("The choice of images that are drawn", choice) or set()
     for i, truth, view, image in look.at(IMAGE, chosen, partial(_exposure, look.scene, capture)):
-        work = partial(_measure_image, look, i, truth, view, image, metrics, depths)
+        work = partial(_measure_image, look, i, truth, view, image, as_seen, metrics, depths)
         found = look.left_out.tried(measuring(capture.images[i]), work)
         if found is not None:
             perceptual.add(as_unit(found.rendered), as_unit(found.truth), view.camera.mask)
@@ -263,11 +239,12 @@ def _measure_image(
     truth: Tensor,  # [H, W, 3] on the device
     view: CameraView,
     image: CameraImage,
+    as_seen: AsSeen,
     metrics: ImageMetrics,
     depths: DepthMetrics,
 ) -> _SeenImage:
     frame = look.capture.images[index]
-    rendered = as_seen(look.scene, look.capture, frame, image.colour)
+    rendered = as_seen(frame, image.colour)
     values = metrics.add(rendered, truth, look.capture, frame)
     error = look.left_out.tried("Lidar returns as depths of images", lambda: depths.add(image, view, index))
     return _SeenImage(index, values, error, truth, rendered)
@@ -276,27 +253,6 @@ def _measure_image(
 def _drawn_image(capture: Capture, figures: FrameFigures, seen: _SeenImage) -> DrawnImage:
     mask = capture.camera(figures.sensor).mask
     return DrawnImage(figures, *(hatched(to_picture(image), mask) for image in (seen.truth, seen.rendered)))
-
-
-def save_pictures(folder: Path, evaluation: Evaluation, left_out: LeftOut | None = None) -> None:
-    """The pictures, as PNG, several at a time."""
-    left_out = left_out or LeftOut()
-    works = [("A picture of an image", partial(_save_image, folder, image)) for image in evaluation.images]
-    works += [("A picture of a sweep", partial(_save_sweep, folder, sweep)) for sweep in evaluation.sweeps]
-    deque(in_threads(lambda work: left_out.tried(*work), works), maxlen=0)
-
-
-def _save_image(folder: Path, image: DrawnImage) -> None:
-    picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered), image.figures.psnr)
-    save_png(folder / f"{_name(image.figures)}.png", picture)
-
-
-def _save_sweep(folder: Path, sweep: DrawnSweep) -> None:
-    save_png(folder / f"{_name(sweep.figures)}.png", range_picture(sweep.sweep, sweep.returns, sweep.lidar))
-
-
-def _name(figures: FrameFigures) -> str:
-    return f"{figures.sensor}_{figures.index:04d}"
 
 
 @torch.no_grad()
@@ -308,12 +264,12 @@ def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) 
 def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[ImageFrame]) -> Iterator[Tensor]:
     """Images [H, W, 3] of each frame, as its camera shows them, on the host."""
     scene = completed(scene, capture)
+    by_camera = seen_by(scene, capture)
     views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
     for frame, _, image in render_views_in_batches(stages, scene, views):
-        yield as_seen(scene, capture, frame, image.colour).cpu()
+        yield by_camera(frame, image.colour).cpu()
 
 
-@torch.no_grad()
 def as_seen(
     scene: Scene,
     capture: Capture,
@@ -321,12 +277,28 @@ def as_seen(
     colour: Tensor,  # [H, W, 3] before the camera's gain and offset
 ) -> Tensor:  # [H, W, 3] 0 to 1
     """Image through its camera's exposure; through the mean of all others where nothing was learned about that
-    camera."""
-    moment = upload(torch.tensor(frame.time_mid, dtype=torch.float64), colour.device)
-    own, known, seen = capture.camera_index(frame.sensor), scene.calibration, []
+    camera. Waits for the device; `seen_by` waits once for many images."""
+    return _exposed(scene, capture, _eyes(scene, capture, frame.sensor), frame, colour)
+
+
+def seen_by(scene: Scene, capture: Capture) -> AsSeen:
+    """`as_seen` of a scene that is not trained meanwhile."""
+    eyes = {camera.name: _eyes(scene, capture, camera.name) for camera in capture.cameras}
+    return lambda frame, colour: _exposed(scene, capture, eyes[frame.sensor], frame, colour)
+
+
+def _eyes(scene: Scene, capture: Capture, camera: str) -> list[int]:
+    """Rows of the cameras with exposures that images of this one are seen through."""
+    own, known = capture.camera_index(camera), scene.calibration
     rows = range(len(scene.exposure))  # those of the cameras that the scene was learned from
-    like = [own] if own in rows else rows
-    eyes = like if known is None else sorted({eye for row in like for eye in known.eyes(row)})
+    like = [own] if own in rows else list(rows)
+    return like if known is None else sorted({eye for row in like for eye in known.eyes(row)})
+
+
+@torch.no_grad()
+def _exposed(scene: Scene, capture: Capture, eyes: list[int], frame: ImageFrame, colour: Tensor) -> Tensor:
+    moment = upload(torch.tensor(frame.time_mid, dtype=torch.float64), colour.device)
+    known, seen = scene.calibration, []
     for eye in eyes:
         by = None if known is None else known.of(capture.cameras[eye], moment)
         drift, when = (None, moment) if by is None else (by.drift, by.moment)

@@ -14,7 +14,7 @@ from typing import Any
 from nurec_lite.base.files import write_text
 from nurec_lite.base.texts import printable
 from nurec_lite.evaluation.beside import DISTANCES
-from nurec_lite.evaluation.measure import FrameFigures
+from nurec_lite.evaluation.drawing import FrameFigures
 from nurec_lite.evaluation.metrics import to_json
 
 

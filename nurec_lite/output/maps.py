@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.types import Capture, ImageFrame
-from nurec_lite.evaluation.measure import as_seen, completed
+from nurec_lite.evaluation.measure import completed, seen_by
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.harmonics import DEGREE_0
 from nurec_lite.geometry.se3 import quat_normalize, quat_rotate, quat_to_matrix
@@ -72,6 +72,7 @@ def maps_of(
             "leave classes out"
         )
     scene, coming = completed(scene, capture), iter(frames)
+    by_camera = seen_by(scene, capture)
     at_once = 1 if stages.plan is None else stages.plan.max_views
     while some := list(islice(coming, at_once)):
         views = [camera_view(capture, frame, scene.sky.device) for frame in some]
@@ -79,7 +80,7 @@ def maps_of(
         classes = _classes(stages, scene, views, images) if "classes" in outputs else [None] * len(some)
         for frame, view, image, labels in zip(some, views, images, classes, strict=True):
             normals = _normals(stages, scene, view, image) if "normals" in outputs else None
-            colour = as_seen(scene, capture, frame, image.colour)
+            colour = by_camera(frame, image.colour)
             yield CameraMaps(colour, _depth(view, image), image.opacity, normals, labels)
 
 

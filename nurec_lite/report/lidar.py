@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nurec_lite.evaluation.measure import DrawnSweep
+from nurec_lite.evaluation.drawing import DrawnSweep
 from nurec_lite.evaluation.metrics import NEVER_CROSSED_M
 from nurec_lite.evaluation.pictures import (
     ERROR_MAP,

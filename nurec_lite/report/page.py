@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from nurec_lite.base.files import all_tried, write_text
+from nurec_lite.evaluation.drawing import Drawing
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.beside import beside
 from nurec_lite.report.content import Report
@@ -43,10 +44,10 @@ def _page(report: Report, sections: list[str]) -> str:
 def write_results(
     out: Path,
     report: Report,
-    pictures: Callable[[], None] = lambda: None,  # returns when they are written
+    drawing: Drawing,  # the pictures
 ) -> None:
-    """Writes frames.csv, if frames were measured, report.html and metrics.json: as many of them as can be written. Waits for the pictures
-    before. metrics.json comes last: with it the results are complete, and it names the parts that failed."""
+    """Writes frames.csv, if frames were measured, report.html and metrics.json: as many of them as can be written. metrics.json comes last:
+    with it the results are complete, and it names the parts that failed."""
     tried = report.left_out.tried
 
     def write_table() -> None:
@@ -59,7 +60,7 @@ def write_results(
 
     sections = _sections(report)
     all_tried(
-        pictures,
+        drawing.written,
         lambda: tried("The table frames.csv", write_table),
         lambda: tried("The report", lambda: write_text(out / "report.html", _page(report, sections))),
         write_figures,

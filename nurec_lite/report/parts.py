@@ -17,6 +17,7 @@ from nurec_lite.evaluation.pictures import Bar
 MAX_WIDTH = 1280  # pixels that an embedded picture has at most
 _LOSSLESS = 100_000  # most pixels of an image that is embedded as it is
 _QUALITY = 90  # of JPEG
+_PNG = {"compress_level": 6}  # a sixth of the time of level 9, and 6 % more bytes
 
 
 def escaped(value: object) -> str:
@@ -40,7 +41,7 @@ def image(
         shown = shown.resize((MAX_WIDTH, round(shown.height * MAX_WIDTH / shown.width)), Image.Resampling.LANCZOS)
     kind = "png" if exact or shown.width * shown.height <= _LOSSLESS else "jpeg"
     lossy = {"quality": _QUALITY, "subsampling": 0 if fine else 2}
-    settings: dict[str, Any] = {"optimize": True} if kind == "png" else lossy
+    settings: dict[str, Any] = _PNG if kind == "png" else lossy
     encoded = imageio.imwrite("<bytes>", np.asarray(shown), plugin="pillow", extension=f".{kind}", **settings)
     data = base64.b64encode(encoded).decode()
     size = f'width="{shown.width}" height="{shown.height}"'

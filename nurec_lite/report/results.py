@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nurec_lite.base.aside import Aside
 from nurec_lite.base.environment import device_name, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.memory import peak_bytes
 from nurec_lite.base.progress import seconds_since_start
-from nurec_lite.base.ranges import in_span, span
+from nurec_lite.base.ranges import span
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.config import Config
 from nurec_lite.evaluation import findings, measure
 from nurec_lite.evaluation.ahead import DecodedAhead
+from nurec_lite.evaluation.drawing import Drawing
 from nurec_lite.evaluation.measure import Evaluation
 from nurec_lite.evaluation.results import left_scene, pace
 from nurec_lite.report.content import Report
@@ -41,6 +41,7 @@ class Results(NamedTuple):
     findings: list[str]  # sentences
     evaluation: Evaluation | None
     problem: UserError | None  # why an evaluation that was asked for is absent
+    drawing: Drawing  # its pictures
 
 
 def prepare(config: Config, device: torch.device) -> None:
@@ -73,26 +74,28 @@ def results(
     ahead: DecodedAhead,  # the held-out frames, which are being decoded
 ) -> Results:
     """Measures the scene on the held-out frames if `train.evaluate`, and searches for oddities of the capture."""
-    with span("measure"):
-        evaluation, problem = _measured(stages, state, left_out, ahead) if state.config.train.evaluate else (None, None)
+    with span("measure"), Drawing(Path(state.config.out) / "pictures", left_out) as drawing:
+        evaluation, problem = _measured(stages, state, left_out, ahead, drawing)
     if evaluation is not None:
         metrics = evaluation.metrics | metrics
         left_out.tried("Writing scalars for TensorBoard", partial(scalars, state.step, evaluation.metrics))
     with span("findings"):
         found = _found(state, evaluation, doubts, left_out)
-    return Results(metrics, found, evaluation, problem)
+    return Results(metrics, found, evaluation, problem, drawing)
 
 
 def _measured(
-    stages: Stages, state: TrainState, left_out: LeftOut, ahead: DecodedAhead
+    stages: Stages, state: TrainState, left_out: LeftOut, ahead: DecodedAhead, drawing: Drawing
 ) -> tuple[Evaluation | None, UserError | None]:
-    """The measurement, or why there is none."""
+    """The measurement, or why there is none that was asked for."""
+    if not state.config.train.evaluate:
+        return None, None
     log.info("measuring the held-out frames")
     capture = state.plan.capture
     try:
         seconds = state.config.measure.seconds
         return measure.evaluate(
-            stages, state.scene, capture, measure.held_out(capture), None, True, left_out, seconds, ahead
+            stages, state.scene, capture, measure.held_out(capture), drawing, True, left_out, seconds, ahead
         ), None
     except UserError as error:
         return None, error
@@ -110,17 +113,10 @@ def _found(state: TrainState, evaluation: Evaluation | None, doubts: list[Verdic
 
 
 def write(results: Results, state: TrainState, left_out: LeftOut) -> None:
-    """Writes all files that can be written, then raises the first error: the checkpoint is saved already. Pictures are drawn and written
-    while the report is made."""
-    out, evaluation, problem = Path(state.config.out), results.evaluation, results.problem
-
-    def pictures() -> None:
-        if evaluation is not None:
-            measure.save_pictures(out / "pictures", evaluation, left_out)
-
+    """Writes all files that can be written, then raises the first error: the checkpoint is saved already."""
+    out, problem = Path(state.config.out), results.problem
     try:
-        with Aside(in_span("pictures", pictures)) as drawn:
-            write_results(out, _report(results, state, left_out), drawn.result)
+        write_results(out, _report(results, state, left_out), results.drawing)
     except UserError as error:
         problem = problem or error
     if problem is not None:

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from nurec_lite.base.key_values import hydra_value
 from nurec_lite.config import to_dict
-from nurec_lite.evaluation.measure import FrameFigures
+from nurec_lite.evaluation.drawing import FrameFigures
 from nurec_lite.evaluation.results import FIGURES, Figure, known_figures, measured
 from nurec_lite.report.charts import frame_chart
 from nurec_lite.report.content import Report

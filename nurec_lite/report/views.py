@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from nurec_lite.base.pool import in_threads
-from nurec_lite.evaluation.measure import DrawnImage, DrawnSweep, FrameFigures
+from nurec_lite.evaluation.drawing import DrawnImage, DrawnSweep, FrameFigures
 from nurec_lite.evaluation.pictures import COLOUR_ERROR, ERROR_MAP, MEASURED, RENDERED, Bar
 from nurec_lite.report.charts import Mark, line_chart
 from nurec_lite.report.content import Report

@@ -32,7 +32,10 @@ def sliced(
     at = torch.cat([across, (2 * luminance - 1)[..., None]], dim=-1)
     found = F.grid_sample(grid[None], at[None, None], mode="bilinear", padding_mode="border", align_corners=True)
     matrices = found[0, :, 0].unflatten(0, (3, 4))  # [3, 4, H, W]
-    return image + torch.einsum("ijhw,hwj->hwi", matrices[:, :3], image) + matrices[:, 3].movedim(0, -1)
+    change = (matrices[:, :3] * image.movedim(-1, 0)).sum(1) + matrices[
+        :, 3
+    ]  # a product of matrices takes 33 launches for 1080p
+    return image + change.movedim(0, -1)
 
 
 def variation(

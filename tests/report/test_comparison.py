@@ -13,9 +13,11 @@ from html_page import Page, assert_whole
 from tiny_capture import tiny_capture, tiny_config, tiny_scene
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.compare import with_runs, work
 from nurec_lite.config import LossWeights, to_yaml
-from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out, save_pictures
+from nurec_lite.evaluation.drawing import Drawing
+from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out
 from nurec_lite.evaluation.pictures import joined, panel, parted, save_png
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.comparison.page import page
@@ -34,7 +36,8 @@ def write(folder: Path, evaluation: Evaluation, tie: float, options: dict[str, d
     rows = [{"step": k, "seconds": 0.5 * k, "gaussians": 500.0, "psnr": psnr + k} for k in range(1, 4)]
     (folder / "history.csv").write_text(History(rows=rows).to_csv())
     write_frames(folder / "frames.csv", evaluation.frames)
-    save_pictures(folder / "pictures", evaluation)
+    with Drawing(folder / "pictures", LeftOut()) as drawing:
+        drawing.begin(evaluation.images, evaluation.sweeps)
     own = {"psnr": psnr, "device": "cpu", "commit": "a", "psnr_per_actor": {"7": 20.25}, "findings": ["Few moments."]}
     write_metrics(folder / "metrics.json", evaluation.metrics | own)
 

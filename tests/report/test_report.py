@@ -19,7 +19,8 @@ from tiny_capture import tiny_capture, tiny_config, tiny_scene
 from nurec_lite.cli.command import composed
 from nurec_lite.config import DataConfig, EvaluateConfig, TrainConfig
 from nurec_lite.evaluation.beside_path import DrawnBeside
-from nurec_lite.evaluation.measure import Evaluation, FrameFigures, evaluate, held_out
+from nurec_lite.evaluation.drawing import FrameFigures
+from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out
 from nurec_lite.evaluation.pictures import MEASURED, RENDERED, range_picture
 from nurec_lite.evaluation.results import FIGURES, table
 from nurec_lite.report.content import Report

@@ -13,7 +13,8 @@ from threading import Thread
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.processes import Kind
-from nurec_lite.base.waiting import begin, take, workers
+from nurec_lite.base.threads import cores
+from nurec_lite.base.waiting import begin, take
 from nurec_lite.capture.checks.doubts import log_doubts
 from nurec_lite.capture.checks.starts import Start, starts_of
 from nurec_lite.capture.checks.verdict import Verdict, failed
@@ -21,6 +22,7 @@ from nurec_lite.capture.types import Capture
 
 Result = tuple[list[Verdict], dict[str, Start]]
 CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
+MOST, PART = 12, 5  # processes at most, and eighths of the cores that have one
 ALL, CORRECTIONS = "all checks", "first corrections"
 
 
@@ -108,7 +110,7 @@ def begin_checks(
     helper = take(CHECKER) if apart else None
     if helper is None:
         return BegunChecks(here, at_once=False)
-    call = partial(_checked, capture, source, trust, workers())
+    call = partial(_checked, capture, source, trust, _processes())
 
     def check() -> Result:
         try:
@@ -117,6 +119,11 @@ def begin_checks(
             helper.close()
 
     return BegunChecks(check, close=helper.close)
+
+
+def _processes() -> int:
+    """Processes that share the checks: the first scene, which is made meanwhile, takes as long with the other cores."""
+    return max(1, min(MOST, PART * cores() // 8))
 
 
 def _checked(capture: Capture, source: str, trust: bool, processes: int) -> Result:

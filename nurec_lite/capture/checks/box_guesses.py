@@ -32,8 +32,8 @@ class BoxGuess:
     meaning: str  # completes "they do if"
     remedy: str
     tracks: Callable[[], Tracks]
-    moving: bool = False  # only objects that move tell it apart
     least: float = 0.0  # share of boxes that it demands
+    late: float | None = None  # seconds that the times of tracks are late: only objects that move tell it apart
 
 
 def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGuess]:
@@ -45,41 +45,36 @@ def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGu
     for order, name in (((1, 0, 2), other), ((2, 1, 0), "height, width, length")):
         sized = replace(tracks, sizes=tracks.sizes[:, list(order)])
         turn = ", or turn them by 90 degrees" if name == other else ""
-        yield _guess(f"the sizes are {name}", f"give sizes as length, width, height{turn} {MADE}", sized)
+        remedy = f"give sizes as length, width, height{turn} {MADE}"
+        yield BoxGuess(f"the sizes are {name}", remedy, partial(_same, sized))
     for k in SCALES:
         scaled = replace(tracks, sizes=tracks.sizes / k)
         times = f"{max(k, 1 / k):g} times too {'large' if k > 1 else 'small'}"
         remedy = f"{f'divide sizes by {k:g}' if k > 1 else f'multiply sizes by {1 / k:g}'} {MADE}"
         yield BoxGuess(f"the sizes are {times}", remedy, partial(_same, scaled), least=WHOLE if k < 1 else 0.0)
-    yield _guess("they are turned by 90 degrees", f"turn them {MADE}", turned(tracks, math.pi / 2))
-    yield _guess(
-        "their places are the middle of the bottom", f"raise them by half of the height {MADE}", raised(tracks, 0.5)
-    )
-    yield _guess("their places are half of the height too high", f"lower them {MADE}", raised(tracks, -0.5))
+    yield BoxGuess("they are turned by 90 degrees", f"turn them {MADE}", partial(turned, tracks, math.pi / 2))
+    remedy = f"raise them by half of the height {MADE}"
+    yield BoxGuess("their places are the middle of the bottom", remedy, partial(raised, tracks, 0.5))
+    remedy = f"lower them {MADE}"
+    yield BoxGuess("their places are half of the height too high", remedy, partial(raised, tracks, -0.5))
     for axis, side, name in ((0, 1, "rear"), (0, -1, "front"), (1, 1, "right side"), (1, -1, "left side")):
         mended = f"move them by half of the {('length', 'width')[axis]} {MADE}"
         placed = partial(_moved, tracks, axis, 0.5 * side)
         yield BoxGuess(f"their places are the middle of the {name}", mended, placed, least=WHOLE)
     yield from _on_sensors(capture, path)
-    yield _guess(
-        "left and right are exchanged",
-        f"turn the sign of their places {MADE}",
-        _mirrored(tracks, path, capture.lidars[0].T_rig_lidar),
-    )
+    other_side = partial(_mirrored, tracks, path, capture.lidars[0].T_rig_lidar)
+    yield BoxGuess("left and right are exchanged", f"turn the sign of their places {MADE}", other_side)
     for n in (sign * k for k in range(1, FRAMES + 1) for sign in (-1, 1)):
         when, count = "late" if n > 0 else "early", f"{abs(n)} frame{'s' if abs(n) > 1 else ''}"
         remedy = f"count the frames of the labels from {'one less' if n > 0 else 'one more'} {MADE}"
         if abs(n) > 1:
             remedy = f"correct the frames of the labels {MADE}"
-        yield _guess(f"the labels are {count} {when}", remedy, of_another_frame(tracks, path, -n * period))
+        other_frame = partial(of_another_frame, tracks, path, -n * period)
+        yield BoxGuess(f"the labels are {count} {when}", remedy, other_frame)
         if abs(n) > MOVING:
             continue
-        moved = replace(tracks, times=tracks.times - n * period)
-        yield _guess(f"their times are {count} {when}", f"correct their times {MADE}", moved, moving=True)
-
-
-def _guess(meaning: str, remedy: str, tracks: Tracks, moving: bool = False) -> BoxGuess:
-    return BoxGuess(meaning, remedy, partial(_same, tracks), moving)
+        earlier = partial(at_other_times, tracks, n * period)
+        yield BoxGuess(f"their times are {count} {when}", f"correct their times {MADE}", earlier, late=n * period)
 
 
 def _same(tracks: Tracks) -> Tracks:
@@ -90,6 +85,10 @@ def _about_origin(capture: Capture, known: Labels) -> Tracks:
     """The reader's tracks, about the origin of the capture."""
     tracks = known.tracks()
     return replace(tracks, translations=tracks.translations - torch.tensor(capture.origin, dtype=torch.float64))
+
+
+def at_other_times(tracks: Tracks, seconds: float) -> Tracks:  # seconds earlier
+    return replace(tracks, times=tracks.times - seconds)
 
 
 def turned(tracks: Tracks, angle: float) -> Tracks:

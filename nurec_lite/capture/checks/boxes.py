@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares boxes of moving objects with the returns at their times. If they disagree, other ways to read the boxes are tried."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,14 @@ import torch
 from nurec_lite.capture.checks.box_guesses import BoxGuess, guesses
 from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes, rays_of, returned_rays
 from nurec_lite.capture.checks.impossible import impossible_tracks
-from nurec_lite.capture.checks.moving_boxes import a_little_late, moving_elsewhere
+from nurec_lite.capture.checks.moving_boxes import (
+    LITTLE,
+    FitAt,
+    a_little_late,
+    fit_late,
+    fit_moving,
+    moving_elsewhere,
+)
 from nurec_lite.capture.checks.range_offset import OFFSET
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.single_tracks import may_be_odd, odd_tracks, sentences_of, some_right
@@ -63,12 +70,12 @@ def _against_sweeps(
         return
     rays = returned_rays(sample)
     said = fit_boxes(rays, capture.tracks)
-    best = _best(capture, rays, said)
+    best = _best(sample, capture, rays, said)
     wrong = sample.blamed("poses", "rays") or any(OFFSET in verdict.figures for verdict in sample.found)
     wrong = wrong or (_doubted(sample, "poses") and _held_at_times(rays, capture.tracks))
     if best is not None and not wrong:
         yield _named(capture, said, *best)
-    elif late := None if wrong else _late(sample, capture, rays):
+    elif late := None if wrong else _late(sample, capture):
         yield Verdict(NAME, capture.name, Level.LIKELY, *late)
     elif few(said):
         yield _unknown(
@@ -90,12 +97,15 @@ def _held_at_times(rays: list[Rays], tracks: Tracks) -> bool:
     return any(len(fit) >= TRACKS and fit.share >= SAFE for fit in fits)
 
 
-def _late(sample: Sample, capture: Capture, rays: list[Rays]) -> tuple[str, str] | None:
+def _late(sample: Sample, capture: Capture) -> tuple[str, str] | None:
     """A sentence and a remedy, if boxes that move have other times."""
     numbers = moving(capture.tracks)
-    return moving_elsewhere(capture, rays, numbers) or a_little_late(
-        capture, rays, partial(_more_rays, sample, capture), numbers
-    )
+    at = partial(fit_moving, sample, capture.tracks, numbers)
+    return moving_elsewhere(at, numbers) or a_little_late(at, partial(_with_more, sample, capture, numbers), numbers)
+
+
+def _with_more(sample: Sample, capture: Capture, numbers: list[int]) -> FitAt:
+    return partial(fit_late, _more_rays(sample, capture), capture.tracks, numbers)
 
 
 def _more_rays(sample: Sample, capture: Capture) -> list[Rays]:
@@ -131,17 +141,31 @@ def _unknown(capture: Capture, sentence: str) -> Verdict:
     return Verdict(NAME, capture.name, Level.UNKNOWN, sentence)
 
 
-def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, BoxFit] | None:
-    """The reading that fits best, the first of those that fit alike, if it is better than the capture's."""
+def _period(capture: Capture) -> float:  # seconds
     starts = [frame.time_mid for frame in capture.sweeps if frame.sensor == capture.sweeps[0].sensor]
-    period = float(torch.tensor(starts).diff().median()) if len(starts) > 1 else PERIOD
+    return float(torch.tensor(starts).diff().median()) if len(starts) > 1 else PERIOD
+
+
+def moving_works(sample: Sample) -> Iterator[Callable[[], BoxFit]]:
+    """Fits that the check needs in any case, if enough objects move."""
+    capture = labelled(sample.capture)
+    numbers = moving(capture.tracks)
+    if capture.sweeps and len(numbers) >= TRACKS:
+        late = [guess.late for guess in guesses(capture, trajectory_of(capture), _period(capture))]
+        known = {round(seconds, 3): seconds for seconds in (0.0, *LITTLE, *late) if seconds is not None}
+        yield from (partial(fit_moving, sample, capture.tracks, numbers, seconds) for seconds in known.values())
+
+
+def _best(sample: Sample, capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, BoxFit] | None:
+    """The reading that fits best, the first of those that fit alike, if it is better than the capture's."""
     safe = said.share >= SAFE and not few(said)
     those, found = moving(capture.tracks), list[tuple[float, BoxGuess, BoxFit]]()
-    for guess in guesses(capture, trajectory_of(capture), period):
-        if (not guess.moving and safe) or (guess.moving and len(those) < TRACKS):
+    for guess in guesses(capture, trajectory_of(capture), _period(capture)):
+        late = guess.late
+        if (late is None and safe) or (late is not None and len(those) < TRACKS):
             continue
-        numbers = those if guess.moving else list(range(len(capture.tracks)))
-        if guess.moving and not _may_fit(rays, said, guess, those):
+        numbers = list(range(len(capture.tracks))) if late is None else those
+        if late is not None and not _may_fit(sample, capture, said, late, those):
             continue
         fit = _fitted(rays, guess)
         if fit is not None and not few(fit) and fit.share >= guess.least and _fits(fit, said, numbers, BETTER):
@@ -152,17 +176,14 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
     return next(((guess, fit) for guess, fit in alike if float(fit.returns.median()) >= MANY * most), None)
 
 
-def _may_fit(rays: list[Rays], said: BoxFit, guess: BoxGuess, those: list[int]) -> bool:
+def _may_fit(sample: Sample, capture: Capture, said: BoxFit, late: float, those: list[int]) -> bool:
     """Whether the boxes that move fit better. They are few, and boxes that stand fit any such guess alike."""
-    if len(said) < BOXES:
-        return True
-    fit = _fitted(rays, guess, those)
-    return fit is not None and _above(fit, said, those, BETTER)
+    return len(said) < BOXES or _above(fit_moving(sample, capture.tracks, those, late), said, those, BETTER)
 
 
-def _fitted(rays: list[Rays], guess: BoxGuess, numbers: list[int] | None = None) -> BoxFit | None:
+def _fitted(rays: list[Rays], guess: BoxGuess) -> BoxFit | None:
     try:
-        return fit_boxes(rays, guess.tracks(), numbers)
+        return fit_boxes(rays, guess.tracks())
     except CaptureError:  # frames that the drive has not
         return None
 
@@ -193,8 +214,8 @@ def _figures(found: BoxFit) -> dict[str, float]:
 
 
 def _named(capture: Capture, said: BoxFit, guess: BoxGuess, fit: BoxFit) -> Verdict:
-    numbers = moving(capture.tracks) if guess.moving else list(range(len(capture.tracks)))
-    sure = not guess.moving and _fits(fit, said, numbers, SURELY)
+    numbers = list(range(len(capture.tracks))) if guess.late is None else moving(capture.tracks)
+    sure = guess.late is None and _fits(fit, said, numbers, SURELY)
     own, other = _figures(said), _figures(fit)
     sentence = (
         f"The boxes of the tracks do not lie where the lidar sees objects: they hold {own['returns']:.0f} returns in the median "

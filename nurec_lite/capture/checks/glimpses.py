@@ -13,7 +13,7 @@ from torch import Tensor
 from nurec_lite.base.errors import UserError
 from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample, spread
 from nurec_lite.capture.decoders import stated_rays
-from nurec_lite.capture.images import small_grey
+from nurec_lite.capture.images import grey, small_copy
 from nurec_lite.capture.types import ImageFrame, Returning, Stored, SweepFrame
 
 Shown = ImageFrame | SweepFrame
@@ -24,6 +24,7 @@ SECTORS, POINTS = 90, 10_000  # around a lidar, and points of a sweep that are l
 RAYS = 1.3e6  # of a lidar that are looked at, at the start of a run
 READ = 0.1  # of a look: the cost of a ray that is only read
 RUN = 9  # neighbouring frames that are compared, where the budget is too small for all
+FEW = 3  # frames that one work looks at
 
 
 def glimpse_runs(sample: Sample, frames: Sequence[Shown]) -> list[list[Shown]]:
@@ -65,12 +66,20 @@ def glimpse_works(sample: Sample) -> Iterator[Callable[[], object]]:
     for frames in sample.capture.by_sensor().values():
         with suppress(UserError):
             for run in glimpse_runs(sample, frames):
-                yield from (partial(_looked_at, sample, run[k : k + RUN]) for k in range(0, len(run), RUN))
+                yield from (partial(_looked_at, sample, run[k : k + FEW]) for k in range(0, len(run), FEW))
 
 
 def _looked_at(sample: Sample, frames: Sequence[Shown]) -> None:
     for frame in frames:
         glimpse(sample, frame)
+
+
+def copy_of(sample: Sample, frame: ImageFrame) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8; None: not encoded
+    def make() -> Tensor | None:
+        encoded = frame.encoded()
+        return None if encoded is None else small_copy(encoded, (COLUMNS, ROWS))
+
+    return sample.kept(("copy", frame.sensor, frame.index), make)
 
 
 def glimpse(
@@ -82,19 +91,18 @@ def glimpse(
 def _glimpse(sample: Sample, frame: Shown) -> Tensor | None:
     try:
         if isinstance(frame, ImageFrame):
-            return _of_image(frame)
+            return _of_image(copy_of(sample, frame))
         every = _every(stated_rays(sample.capture.lidar(frame.sensor)))
         return _of_points(frame.load.returns(every)[0]) if isinstance(frame.load, Returning) else None
     except UserError:
         return None  # another check reports it
 
 
-def _of_image(frame: ImageFrame) -> Tensor | None:
+def _of_image(copy: Tensor | None) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8 -> [n]
     """Brightness without the exposure, which may change from image to image."""
-    encoded = frame.encoded()
-    if encoded is None:
+    if copy is None:
         return None
-    image = small_grey(encoded, (COLUMNS, ROWS)).flatten()
+    image = grey(copy).flatten()
     scatter = float(image.std())
     return None if scatter < 1 else (image - image.mean()) / (scatter + PLAIN)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of a camera: files of the size that is said, pictures that show something, that change, and that no other camera has, too."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from functools import partial
+from itertools import combinations
 from statistics import median
 
 from torch import Tensor
@@ -30,12 +31,13 @@ SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next that change the view
 SURE, WAY = 11, 20.0  # images of all, and metres from the first to the last, that show the own vehicle
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
+RESTORE = "restore them, or choose frames without them by data.frames"
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
 
 def check_images(sample: Sample) -> Iterator[Verdict]:
     """Yields verdicts about images; CaptureError where a file cannot be used."""
-    kinds = _kinds(sample.capture.images)
+    kinds = _kinds(sample)
     for camera in sample.capture.cameras:
         found = [*_kind_verdicts(camera.name, kinds[camera.name]), *of_camera(sample, camera)]
         yield from found
@@ -72,18 +74,25 @@ def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
     return [frame for _, frame in small[:LOOKED]]
 
 
-def _kinds(images: tuple[ImageFrame, ...]) -> dict[str, Counter[Kind]]:
+def _kinds(sample: Sample) -> dict[str, Counter[Kind]]:
     """Kinds of each camera's files. All files are looked at: one that cannot be used would end a run, or cost its metrics."""
-    kinds, flaws = defaultdict[str, Counter[Kind]](Counter), list[str]()
-    for frame, found in zip(images, in_threads(_looked_at, images), strict=True):
-        if isinstance(found, str):
-            flaws.append(found)
-        elif found is not None:
-            kinds[frame.sensor][found] += 1
+    found = {camera.name: kinds_of(sample, camera.name) for camera in sample.capture.cameras}
+    flaws = [flaw for _, flawed in found.values() for flaw in flawed]
     if flaws:
         more = f" ({len(flaws) - 1} more files cannot be used either)" if len(flaws) > 1 else ""
         raise CaptureError(f"{flaws[0]}{more}")
-    return kinds
+    return {name: kinds for name, (kinds, _) in found.items()}
+
+
+def kinds_of(sample: Sample, camera: str) -> tuple[Counter[Kind], list[str]]:
+    """How many files of a camera are of each kind, and a sentence for each that cannot be used."""
+    return sample.kept(("kinds of", camera), partial(_kinds_of, sample.capture, camera))
+
+
+def _kinds_of(capture: Capture, camera: str) -> tuple[Counter[Kind], list[str]]:
+    every = list(in_threads(_looked_at, [frame for frame in capture.images if frame.sensor == camera]))
+    kinds = Counter(found for found in every if isinstance(found, tuple))
+    return kinds, [found for found in every if isinstance(found, str)]
 
 
 def _looked_at(frame: ImageFrame) -> Kind | str | None:  # a sentence where it cannot be used
@@ -139,17 +148,33 @@ def _own_verdicts(sample: Sample, camera: Camera) -> Iterator[Verdict]:
 
 
 def _repeated_verdicts(frames: list[ImageFrame]) -> Iterator[Verdict]:
-    """Files of one content in a row, while the vehicle moves."""
-    again = [b for a, b in pairwise(frames) if _moved(a, b) and _same_file(a, b)]
+    """Files of one content, while the vehicle moves: in a row, or single ones."""
+    copies = _copies(frames)
+    again = [later for k, later in copies if later == k + 1]
     if again:
-        camera, first = again[0].sensor, again[0].index
+        camera, first = frames[again[0]].sensor, frames[again[0]].index
         sentence = (
             f"{len(again)} of {len(frames)} images of {camera} repeat the image before (the first is image {first})"
         )
         sentence += ", although the vehicle moves."
-        yield Verdict(
-            NAME, camera, Level.LIKELY, sentence, "restore them, or choose frames without them by data.frames"
-        )
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, RESTORE)
+    elif copies:
+        camera, (k, later) = frames[0].sensor, copies[0]
+        sentence = f"Images {frames[k].index} and {frames[later].index} of {camera} have the same file"
+        sentence += f"{f' ({len(copies) - 1} more)' * (len(copies) > 1)}, although the vehicle moves."
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, RESTORE)
+
+
+def _copies(frames: list[ImageFrame]) -> list[tuple[int, int]]:
+    """Places of an image, and of the next one with the same file."""
+    last, found = dict[int, int](), list[tuple[int, int]]()
+    for k, size in enumerate(map(file_size, frames)):
+        if size is not None:
+            before = last.get(size)
+            if before is not None and _moved(frames[before], frames[k]) and _same_file(frames[before], frames[k]):
+                found.append((before, k))
+            last[size] = k
+    return found
 
 
 def _moved(a: ImageFrame, b: ImageFrame) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import torch
-from torch import Tensor
 
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import trajectory_of
@@ -27,9 +26,10 @@ REMEDY = "correct it where the tracks were made, or leave it out of them"
 def impossible_tracks(capture: Capture) -> Iterator[Verdict]:
     tracks = capture.tracks
     yield from _other_unit(capture)
+    around = _around(capture)
     for k, (a, b) in enumerate(pairwise(tracks.offsets)):
         called = f"Track {tracks.ids[k]} ({tracks.classes[k]})"
-        for sentence in _flaws(capture, k, slice(a, b), called):
+        for sentence in _flaws(tracks, k, slice(a, b), called, around.get(k)):
             yield Verdict(NAME, tracks.ids[k], Level.CERTAIN, sentence, REMEDY)
 
 
@@ -48,8 +48,13 @@ def _other_unit(capture: Capture) -> Iterator[Verdict]:
         yield Verdict(NAME, capture.name, Level.CERTAIN, sentence, remedy)
 
 
-def _flaws(capture: Capture, k: int, rows: slice, called: str) -> Iterator[str]:
-    tracks = capture.tracks
+def _flaws(
+    tracks: Tracks,
+    k: int,
+    rows: slice,
+    called: str,
+    around: float | None,  # second when a sensor is inside of the box
+) -> Iterator[str]:
     times, places = tracks.times[rows], tracks.translations[rows]
     ways, spans = places.diff(dim=0).norm(dim=1), times.diff()
     fast = (ways > FASTEST * spans + JUMP).nonzero()[:, 0].tolist()
@@ -59,19 +64,23 @@ def _flaws(capture: Capture, k: int, rows: slice, called: str) -> Iterator[str]:
     size, bound = float(tracks.sizes[k].max()), TRAIN if "train" in tracks.classes[k].lower() else LARGEST
     if size > bound:
         yield f"{called} is {size:.3g} m long, but nothing on a road is longer than {bound:.0f} m."
-    elif time := _around(capture, tracks, k, times):
-        yield f"{called} lies around a sensor of the vehicle at {time[0]:.2f} s: it is the vehicle itself, or lies elsewhere."
+    elif around is not None:
+        yield f"{called} lies around a sensor of the vehicle at {around:.2f} s: it is the vehicle itself, or lies elsewhere."
 
 
-def _around(capture: Capture, tracks: Tracks, k: int, times: Tensor) -> list[float]:
-    """Keys whose box has a sensor inside."""
-    path = trajectory_of(capture)
-    known = times[(times >= path.times[0]) & (times <= path.times[-1])]
+def _around(capture: Capture) -> dict[int, float]:
+    """Tracks whose box has a sensor inside, with the second of the first such key."""
+    path, tracks = trajectory_of(capture), capture.tracks
+    track = torch.repeat_interleave(torch.arange(len(tracks)), torch.tensor(tracks.offsets).diff())
+    within = (tracks.times >= path.times[0]) & (tracks.times <= path.times[-1])
+    track, known = track[within], tracks.times[within]
     if not len(known):
-        return []
+        return {}
     T_world_rig = interpolate_trajectory(path.times, path.poses, known)
     mountings = [*(c.T_rig_cam for c in capture.cameras), *(s.T_rig_lidar for s in capture.lidars)]
     sensors = torch.stack([T_world_rig @ T for T in mountings])[..., :3, 3]  # [sensors, n, 3]
-    q, places = poses_of(tracks, torch.full((len(known),), k), known)
-    inside = (quat_rotate(quat_conjugate(q), sensors - places).abs() < tracks.sizes[k] / 2 - DEEP).all(-1).any(0)
-    return known[inside].tolist()
+    q, places = poses_of(tracks, track, known)
+    inner = tracks.sizes[track] / 2 - DEEP
+    inside = (quat_rotate(quat_conjugate(q), sensors - places).abs() < inner).all(-1).any(0)
+    found = zip(track[inside].tolist(), known[inside].tolist(), strict=True)
+    return dict(reversed(list(found)))  # of the keys of a track the first stays

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import torch
@@ -41,16 +42,24 @@ STILL = 1e-3  # of a sweep's duration: rays of one time
 
 def check_ray_times(sample: Sample) -> Iterator[Verdict]:
     for lidar in sample.capture.lidars:
-        frames = sample.some_sweeps(lidar.name, SWEEPS)
-        pairs = [(frame, sweep) for frame in frames if len(sweep := sample.sweep(frame)) > 1]
-        if not pairs or sample.blamed(RAYS, subject=lidar.name):
-            yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} do not tell the times of its rays.")
-            continue
-        if lidar.spins:
-            known = _several(sample, lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
-            yield (_half_turned(sample, lidar) if known.level is Level.RIGHT else None) or known
-        else:
-            yield _repeated(sample, lidar, pairs) or _unknown_turn(lidar)
+        known = of_sweeps(sample, lidar)
+        images = _half_turned(sample, lidar) if lidar.spins and known.level is Level.RIGHT else None
+        yield images or known
+
+
+def of_sweeps(sample: Sample, lidar: Lidar) -> Verdict:
+    """The verdict of the sweeps alone."""
+    return sample.kept(("times of rays", lidar.name), partial(_of_sweeps, sample, lidar))
+
+
+def _of_sweeps(sample: Sample, lidar: Lidar) -> Verdict:
+    frames = sample.some_sweeps(lidar.name, SWEEPS)
+    pairs = [(frame, sweep) for frame in frames if len(sweep := sample.sweep(frame)) > 1]
+    if not pairs or sample.blamed(RAYS, subject=lidar.name):
+        return Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} do not tell the times of its rays.")
+    if lidar.spins:
+        return _several(sample, lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
+    return _repeated(sample, lidar, pairs) or _unknown_turn(lidar)
 
 
 def _half_turned(sample: Sample, lidar: Lidar) -> Verdict | None:

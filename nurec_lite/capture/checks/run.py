@@ -23,7 +23,7 @@ from nurec_lite.capture.checks.joined import joined
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.together import Found, done_together
 from nurec_lite.capture.checks.verdict import Level, Verdict, failed
-from nurec_lite.capture.checks.works import Work, camera_works, colour_works, first_works, found_works, no_works
+from nurec_lite.capture.checks.works import Work, camera_works, first_works, found_works, no_works, second_works
 
 Check = Callable[[Sample], Iterable[Verdict]]
 CHECKS: dict[str, Check] = {
@@ -44,7 +44,7 @@ CHECKS: dict[str, Check] = {
 Line = tuple[str, ...]  # checks that see the verdicts of those before them in the line
 WAVES: tuple[tuple[Callable[[Sample], Iterable[Work]], tuple[Line, ...]], ...] = (
     (first_works, ((files.NAME, stamps.NAME),)),
-    (colour_works, ((rays.NAME, positions.NAME, driving.NAME, poses.NAME),)),
+    (second_works, ((rays.NAME, positions.NAME, driving.NAME, poses.NAME),)),
     (camera_works, ((boxes.NAME,), (ray_crops.NAME,))),
     (found_works, ((images.NAME,), (ray_times.NAME,))),
     (no_works, ((cameras.CHECK,),)),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single images that differ from those before and after: sizes of files, which change little from image to image, say where to look."""
+"""Single images that differ from those before and after: sizes of files, which change little from image to image, say where to look.
+Small copies show more of them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,29 +13,35 @@ from torch import Tensor
 from nurec_lite.base.errors import UserError
 from nurec_lite.capture.checks.glimpses import glimpse
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.single_views import views_and_colours
 from nurec_lite.capture.checks.tones import BLACK, BRIGHTER, NEXT, OPPOSITE, Look, cosine, look, turns_grey
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Glanced, ImageFrame
 
 FEWEST = 9  # images with sizes that show the usual change
 LEAST, USUAL = 0.1, 4.0  # change of the logarithm of a size, and times that of nine in ten images: more is looked at
-RARE, MOST = 0.1, 3  # part of the images that may be so at most, and images that are looked at
+RARE, MOST = 0.1, 3  # part of the images that may be so at most, and images that are looked at, or named
 STRANGE = 0.95  # of the difference of the images around it: its own from both, at least; usual images have 0.8
 REMEDY = "restore it, or choose frames without it by data.frames"
 
 
 def single_images(sample: Sample, frames: Sequence[ImageFrame], check: str) -> Iterator[Verdict]:
     """Verdicts about images of one camera."""
-    for k in _suspects(frames):
-        near = frames[max(0, k - 1) : k + 2]
-        if len(near) < 3 or any(b.time_mid - a.time_mid > NEXT for a, b in pairwise(near)):
-            continue
-        words = None
-        with suppress(UserError):  # another check reports it
-            words = _words(*(look(sample, frame) for frame in near)) or _other_view([glimpse(sample, f) for f in near])
-        if words is not None:
-            sentence = f"Image {frames[k].index} of {frames[k].sensor} {words} the images before and after it."
-            yield Verdict(check, frames[k].sensor, Level.LIKELY, sentence, REMEDY, {"image": float(frames[k].index)})
+    sized = {k: words for k in _suspects(frames) if (words := _of_size(sample, frames, k)) is not None}
+    found = views_and_colours(sample, frames) | sized
+    for k in sorted(found)[:MOST]:
+        sentence = f"Image {frames[k].index} of {frames[k].sensor} {found[k]} the images before and after it."
+        yield Verdict(check, frames[k].sensor, Level.LIKELY, sentence, REMEDY, {"image": float(frames[k].index)})
+
+
+def _of_size(sample: Sample, frames: Sequence[ImageFrame], k: int) -> str | None:
+    """Words about an image with a file of an odd size; None: it is like its neighbours."""
+    near = frames[max(0, k - 1) : k + 2]
+    if len(near) < 3 or any(b.time_mid - a.time_mid > NEXT for a, b in pairwise(near)):
+        return None
+    with suppress(UserError):  # another check reports it
+        return _words(*(look(sample, frame) for frame in near)) or _other_view([glimpse(sample, f) for f in near])
+    return None
 
 
 def _suspects(frames: Sequence[ImageFrame]) -> list[int]:

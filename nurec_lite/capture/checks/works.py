@@ -8,18 +8,19 @@ from functools import partial
 from nurec_lite.capture.checks import rolled, shutters
 from nurec_lite.capture.checks.alignment import VIEWS, view_of
 from nurec_lite.capture.checks.box_rays import box_sweeps, rays_of
-from nurec_lite.capture.checks.boxes import labelled
+from nurec_lite.capture.checks.boxes import labelled, moving_works
 from nurec_lite.capture.checks.cameras import findings, parts_of
 from nurec_lite.capture.checks.channels import blues_of, moments_of_cameras
 from nurec_lite.capture.checks.glimpses import glimpse_works
 from nurec_lite.capture.checks.half_turns import glance
-from nurec_lite.capture.checks.images import of_camera
+from nurec_lite.capture.checks.images import kinds_of, of_camera
 from nurec_lite.capture.checks.motions import motion_from
+from nurec_lite.capture.checks.ray_times import of_sweeps
 from nurec_lite.capture.checks.rays import ray_works
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import first_step
-from nurec_lite.capture.trajectory import nearest
+from nurec_lite.capture.trajectory import nearest, trajectory_of
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera
 
@@ -34,12 +35,14 @@ def no_works(sample: Sample) -> Iterator[Work]:
 def first_works(sample: Sample) -> Iterator[Work]:
     """Work that needs no verdict: decoded frames, the motions of lidars, the edges of images. The longest come first."""
     capture = sample.capture
+    if capture.images or capture.sweeps:
+        trajectory_of(capture)  # once, for the processes of all waves
     for lidar in capture.lidars:
         yield from (partial(motion_from, sample, lidar, k) for k in sample.motion_starts(lidar.name))
     for looks in _by_moment(sample):
         yield from (partial(_looked_at, sample, looks[k : k + TOGETHER]) for k in range(0, len(looks), TOGETHER))
-    yield from ray_works(sample)
     yield from glimpse_works(sample)
+    yield from ray_works(sample)
     if len(labelled(capture).tracks):
         yield from (partial(rays_of, sample, frame) for frame in box_sweeps(sample))
 
@@ -59,11 +62,15 @@ def _looked_at(sample: Sample, frames: Sequence[ImageFrame]) -> None:
         view_of(sample, sample.capture.camera(frame.sensor), frame)
 
 
-def colour_works(sample: Sample) -> Iterator[Work]:
-    return (partial(blues_of, sample, frames) for frames in moments_of_cameras(sample))
+def second_works(sample: Sample) -> Iterator[Work]:
+    """Work that needs decoded frames alone."""
+    yield from (partial(blues_of, sample, frames) for frames in moments_of_cameras(sample))
+    yield from moving_works(sample)
+    yield from (partial(kinds_of, sample, camera.name) for camera in sample.capture.cameras)
 
 
 def camera_works(sample: Sample) -> Iterator[Work]:
+    yield from (partial(of_sweeps, sample, lidar) for lidar in sample.capture.lidars)
     for camera in sample.capture.cameras:
         yield partial(first_step, sample, camera.name)
         yield partial(of_camera, sample, camera)

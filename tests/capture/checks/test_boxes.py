@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from nurec_lite.capture.checks.box_guesses import _mirrored, of_another_frame, r
 from nurec_lite.capture.checks.box_rays import returned_rays
 from nurec_lite.capture.checks.boxes import NAME, check_boxes
 from nurec_lite.capture.checks.impossible import impossible_tracks
-from nurec_lite.capture.checks.moving_boxes import moving_elsewhere
+from nurec_lite.capture.checks.moving_boxes import fit_late, moving_elsewhere
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.kitti.raw import read_kitti_raw
@@ -227,4 +227,6 @@ def test_times_of_tracks_that_are_off_are_named_by_those_that_move(seconds: floa
 
 def test_no_boxes_that_move_say_nothing() -> None:
     rays = returned_rays(Sample(street()))
-    assert moving_elsewhere(street(), rays, []) is None and moving_elsewhere(street(), [], [0, 1]) is None
+    tracks = street().tracks
+    assert moving_elsewhere(partial(fit_late, rays, tracks, []), []) is None
+    assert moving_elsewhere(partial(fit_late, [], tracks, [0, 1]), [0, 1]) is None

@@ -21,7 +21,7 @@ from nurec_lite.capture.checks.turned_path import turn_jumps
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.trajectory import trajectory_of
-from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.capture.types import Capture, Frame, ImageFrame
 from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
 
 
@@ -125,6 +125,24 @@ def test_the_sensor_that_others_contradict_is_named_with_its_delay(sensors: tupl
     assert f"time stamps of {sensors[0]} " in found.text
     sample.found.append(found)
     assert {verdict.level for verdict in check_cameras(sample)} == {Level.UNKNOWN}
+
+
+def stamped(seconds: float) -> Capture:
+    """Stamps of a camera are off, its poses are right."""
+
+    def moved(frame: ImageFrame) -> ImageFrame:
+        start, end = frame.time_start + seconds, frame.time_end + seconds
+        return replace(frame, time_start=start, time_end=end) if frame.sensor == "camera_1" else frame
+
+    return replace(street(), images=tuple(map(moved, street().images)))
+
+
+@pytest.mark.parametrize(("seconds", "way"), [(0.05, "earlier"), (-0.04, "later")])
+def test_stamps_off_by_half_a_frame_beside_right_poses_are_named(seconds: float, way: str) -> None:
+    (found,) = check_driving(Sample(stamped(seconds), sweeps=6))
+    assert found.level is Level.LIKELY and found.subject == "camera_1"
+    assert f"those of camera_1 have the poses of {abs(seconds):.2f} s {way}" in found.text
+    assert [v.level for v in check_driving(Sample(stamped(0.02), sweeps=6))] == [Level.RIGHT]
 
 
 def test_a_right_path_does_not_turn_at_once() -> None:

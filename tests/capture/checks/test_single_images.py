@@ -11,6 +11,7 @@ from PIL import Image
 from tiny_capture import ROOT
 from torch import Tensor
 
+from nurec_lite.capture.checks.images import _repeated_verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.single_images import single_images
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -64,11 +65,13 @@ def noise(image: Tensor) -> Tensor:
         (lambda image: image[:, :, :1].expand(-1, -1, 3).contiguous(), "is grey, unlike"),
         (damaged, "shows another view than"),
         (noise, "shows another view than"),
+        (lambda image: image.flip(1), "is mirrored against"),
+        (lambda image: image.flip(2), "has red and blue exchanged against"),
     ],
 )
 def test_a_single_image_that_is_odd_is_named(change: Change, words: str) -> None:
     images = frames()
-    images[11] = replace(images[11], load=File(change(images[11].load())))
+    images[11] = replace(images[11], load=File(change(images[11].load()).contiguous()))
     (found,) = doubts(images)
     assert found.level is Level.LIKELY
     assert found.sentence == f"Image 11 of camera_0 {words} the images before and after it."
@@ -79,3 +82,11 @@ def test_a_single_image_that_is_odd_is_named(change: Change, words: str) -> None
 def test_right_images_and_few_ones_are_no_finding() -> None:
     images = frames()
     assert doubts(images) == [] and doubts(images[:8]) == [] and doubts([]) == []
+
+
+def test_an_image_with_the_file_of_another_is_named() -> None:
+    images = frames()
+    images[11] = replace(images[11], load=images[6].load)
+    (found,) = _repeated_verdicts(images)
+    assert found.sentence == "Images 6 and 11 of camera_0 have the same file, although the vehicle moves."
+    assert list(_repeated_verdicts(frames())) == [] and list(_repeated_verdicts([])) == []
