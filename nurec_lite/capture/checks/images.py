@@ -85,7 +85,7 @@ def _kinds(sample: Sample) -> dict[str, Counter[Kind]]:
 
 
 def kinds_of(sample: Sample, camera: str) -> tuple[Counter[Kind], list[str]]:
-    """How many files of a camera are of each kind, and a sentence for each that cannot be used."""
+    """Returns the number of a camera's files of each kind, and a sentence for each file that cannot be used."""
     return sample.kept(("kinds of", camera), partial(_kinds_of, sample.capture, camera))
 
 
