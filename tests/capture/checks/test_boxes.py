@@ -225,6 +225,14 @@ def test_times_of_tracks_that_are_off_are_named_by_those_that_move(seconds: floa
     assert verdict.level is Level.LIKELY and f"if their times are {abs(seconds):.1f} s {way}." in verdict.sentence
 
 
+@pytest.mark.parametrize(("seconds", "way"), [(0.05, "late"), (-0.05, "early")])
+def test_times_of_tracks_that_are_off_by_half_a_sweep_are_named(seconds: float, way: str) -> None:
+    capture = street()
+    late = replace(capture.tracks, times=capture.tracks.times + seconds)
+    (verdict,) = check_boxes(Sample(replace(capture, tracks=late)))
+    assert verdict.level is Level.LIKELY and f"if their times are 0.05 s {way}." in verdict.sentence
+
+
 def test_no_boxes_that_move_say_nothing() -> None:
     rays = returned_rays(Sample(street()))
     tracks = street().tracks
