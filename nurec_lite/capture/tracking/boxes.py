@@ -5,7 +5,7 @@ A side that faces away from the lidar is never measured. So the nearest corner p
 Letters: n moments, p returns.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,9 @@ class Path:
     def at(self, times: Doubles) -> tuple[Doubles, Doubles]:  # places [m, 2], yaws [m]
         return along(self.times, self.places, times), np.interp(times, self.times, self.yaws)
 
+    def part(self, rows: NDArray[np.int64]) -> "Path":
+        return replace(self, **{name: getattr(self, name)[rows] for name in ("times", "places", "yaws", "scatter")})
+
     def drives(self, times: Doubles) -> NDArray[np.bool_]:  # [m]
         """Whether the object drives: one that waits looks like a parked one."""
         speed = np.linalg.norm(velocities(self.times, self.places), axis=1)
@@ -96,13 +99,14 @@ def turned(
 def fit(
     moments: Moments,
     room: float = np.inf,  # metres along that sides which are never seen may have
+    known: Kind | None = None,  # size of the object, if it was measured otherwise
 ) -> Path:
     low, high = _extents(moments, np.zeros(len(moments)))
     places = smooth(moments.times, 0.5 * (low + high), np.full(len(moments), 0.5))
     yaws = directions(moments.times, places)
     for _ in range(ROUNDS):
         low, high = _extents(moments, yaws)
-        kind = _kind(moments, low, high, yaws, places, room)
+        kind = known or _kind(moments, low, high, yaws, places, room)
         anchored, errors = _anchored(moments, low, high, yaws, kind)
         places = _smooth_in_own_axes(moments.times, anchored, errors, yaws)
         yaws = directions(moments.times, places)

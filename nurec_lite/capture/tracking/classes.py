@@ -26,8 +26,8 @@ _USUAL = {
     "Van": (4.9, 1.95, 2.1),
     "Truck": (9.5, 2.5, 3.2),
 }
-_MARGIN = 0.05  # metres that returns lie inside the object, on both sides together
-_MARGIN_TOP = 0.15  # metres between the highest return and the top: beams are further apart than columns
+MARGIN = 0.05  # metres that returns lie inside the object, on both sides together
+MARGIN_TOP = 0.15  # metres between the highest return and the top: beams are further apart than columns
 _SHORTEST = 0.7  # of the usual length
 _LONGEST = (18.0, 3.0, 4.5)
 
@@ -43,12 +43,12 @@ def kind_of(
     length, width, height = seen.tolist()
     name = _name(length, width, height, speed, cut)
     usual = _usual(name, height)
-    size = np.minimum(np.maximum(seen + _MARGIN, usual), _LONGEST)
+    size = np.minimum(np.maximum(seen + MARGIN, usual), _LONGEST)
     if whole:
-        size[0] = max(float(seen[0]) + _MARGIN, _SHORTEST * usual[0])
+        size[0] = max(float(seen[0]) + MARGIN, _SHORTEST * usual[0])
     if name in ("Pedestrian", "Cyclist"):
         size[:2] = np.minimum(size[:2], np.array(usual[:2]) + 0.4)
-    size[2] = min(max(height + _MARGIN_TOP, (1.0 if cut else 0.75) * usual[2]), _LONGEST[2])
+    size[2] = min(max(height + MARGIN_TOP, (1.0 if cut else 0.75) * usual[2]), _LONGEST[2])
     size[0] = max(min(size[0], room), seen[0])
     return Kind(name, (float(size[0]), float(size[1]), float(size[2])))
 

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from nurec_lite.capture.tracking.free_space import RUN, Candidates
 from nurec_lite.capture.tracking.ground import Ground
-from nurec_lite.capture.tracking.returns import Sweeps
+from nurec_lite.capture.tracking.returns import TURN, Sweeps
 from nurec_lite.capture.tracking.smooth import Doubles
 
 
@@ -29,6 +29,7 @@ class Cloud:
     period: float  # seconds from sweep to sweep
     mounted: float = np.inf  # metres of the lidar above the ground
     rise: float = 0.0  # metres a metre: of its highest beam
+    step: float = 0.006  # radians from ray to ray
 
     def rows(self, first: float, last: float) -> slice:
         """Rows of the returns between two times."""
@@ -60,7 +61,7 @@ def cloud_of(sweeps: Sweeps, found: list[Candidates], ground: Ground) -> Cloud:
     standing = np.column_stack([points[others, :2], heights[others], times[others], ends])
     return Cloud(
         points[own], times[own], heights[own], moving[own], passed, standing, middles, places, sweeps.period,
-        _mounted(sweeps, ground), math.tan(float(sweeps.lidar.elevations.max())),
+        _mounted(sweeps, ground), math.tan(float(sweeps.lidar.elevations.max())), TURN / sweeps.grid.columns,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nurec_lite.capture.tracking.boxes import Path, turned
-from nurec_lite.capture.tracking.classes import kind_of
+from nurec_lite.capture.tracking.classes import MARGIN, MARGIN_TOP, Kind, kind_of
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.smooth import Doubles, velocities
 
@@ -26,9 +26,13 @@ DENSE = 0.1  # of the returns that the box has along a metre, has the part that 
 CERTAIN = 0.7  # of the returns of the part that is added are the vehicle's own
 
 
+def may_be_long(kind: Kind) -> bool:
+    return kind.size[2] >= HIGH or (kind.size[0] >= LONG and kind.size[2] >= HIGHEST)
+
+
 def grown(cloud: Cloud, path: Path) -> Path:
     """The path with a longer box, if returns next to it were there only while that covered them."""
-    if path.kind.size[2] < HIGH and (path.kind.size[0] < LONG or path.kind.size[2] < HIGHEST):
+    if not may_be_long(path.kind):
         return path
     along, first, last, moments = _beside(cloud, path)
     if len(along) == 0:
@@ -43,15 +47,20 @@ def grown(cloud: Cloud, path: Path) -> Path:
             score = float(own.sum()) - CERTAIN * float(added.sum())
             if score > best and own.sum() > DENSE * usual * (0.5 * (b - a) - half):
                 best, ends = score, (float(a), float(b))
-    return path if ends[1] - ends[0] < 2 * half + MORE else _longer(path, *ends, cloud)
+    if ends[1] - ends[0] < 2 * half + MORE:
+        return path
+    return longer(path, ends[1] - ends[0], np.full(len(path.times), 0.5 * sum(ends)))
 
 
-def _longer(path: Path, low: float, high: float, cloud: Cloud) -> Path:
-    step = np.column_stack([np.full(len(path.times), 0.5 * (low + high)), np.zeros(len(path.times))])
+def longer(
+    path: Path,
+    length: float,  # metres
+    step: Doubles,  # [n] metres along to the new middles
+) -> Path:
     speed = np.linalg.norm(velocities(path.times, path.places), axis=1)
-    size = np.array([high - low, path.kind.size[1], path.kind.size[2]])
+    size = np.array([length, path.kind.size[1] - MARGIN, path.kind.size[2] - MARGIN_TOP])  # as they were seen
     kind = kind_of(size, float(np.quantile(speed, 0.8)), whole=True)
-    return replace(path, places=path.places + turned(step, -path.yaws), kind=kind)
+    return replace(path, places=path.places + turned(np.column_stack([step, 0 * step]), -path.yaws), kind=kind)
 
 
 def _beside(cloud: Cloud, path: Path) -> tuple[Doubles, Doubles, Doubles, NDArray[np.int64]]:

@@ -13,8 +13,9 @@ from nurec_lite.capture.tracking.chains import Chain, joined
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups, group
 from nurec_lite.capture.tracking.follow import follow
-from nurec_lite.capture.tracking.grow import grown
+from nurec_lite.capture.tracking.grow import grown, may_be_long
 from nurec_lite.capture.tracking.people import PEOPLE, middle_way, separated
+from nurec_lite.capture.tracking.sides import whole
 from nurec_lite.capture.tracking.smooth import Doubles
 
 FITTERS = Kind("a process that fits boxes")
@@ -26,6 +27,7 @@ FEWEST = 4  # returns of a moment
 FURTHER = 3  # moments of a double before or after, so that they are tried
 LONGER = 3.5  # sweeps that are searched for an object before its first and after its last moment
 ROUNDS = 3
+REFITS = 12  # at most, of a box whose side was measured: each finds moments before and after
 ROOM = 6.0  # metres along of an object that shows no more: a longer box would gather returns of others
 ALIKE = 0.6  # of the usual number of returns: a box before the first or after the last moment then holds the object
 
@@ -55,7 +57,20 @@ def _objects(cloud: Cloud, groups: Groups, chains: list[Chain]) -> list[Path]:
     people = [_person(cloud, part) for part in separated(moments, path)]
     if people and all(one is not None for one in people):
         return [one for one in people if one is not None]
-    return [grown(cloud, path)] if is_sure(cloud, moments, path) else []
+    return [_long(cloud, path)] if is_sure(cloud, moments, path) else []
+
+
+def _long(cloud: Cloud, path: Path) -> Path:
+    """The path with a longer or shorter box, if its side is seen from end to end, or grown."""
+    if not may_be_long(path.kind):
+        return path
+    one = whole(cloud, path)
+    if one is None:
+        return grown(cloud, path)
+    for _ in range(2):
+        moments = gathered(cloud, one)
+        one = fit(moments, known=one.kind)
+    return one if is_sure(cloud, moments, one) else grown(cloud, path)
 
 
 def _person(cloud: Cloud, moments: Moments) -> Path | None:
@@ -225,7 +240,7 @@ def _rest(cloud: Cloud, path: Path, others: list[Path]) -> Path | None:
     run = max((run for run in runs if free[run[0]]), key=len, default=np.zeros(0, np.int64))
     if len(run) < MOMENTS:
         return None
-    part = replace(path, **{name: getattr(path, name)[run] for name in ("times", "places", "yaws", "scatter")})
+    part = path.part(run)
     moments = gathered(cloud, part, longer=0.5)
     if not _promising(moments, part):
         return None
