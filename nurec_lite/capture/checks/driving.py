@@ -14,7 +14,7 @@ from nurec_lite.capture.checks.jitter import jitter
 from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import known_motions
 from nurec_lite.capture.checks.paths import FEWEST, NAME, REMEDY, Path, paths_of, seen_step
-from nurec_lite.capture.checks.sample import JUMP_AT, Sample
+from nurec_lite.capture.checks.sample import BY_SWEEPS, JUMP_AT, Sample
 from nurec_lite.capture.checks.small_jumps import small_jumps
 from nurec_lite.capture.checks.turned_path import of_neighbours, turn_jumps
 from nurec_lite.capture.checks.two_places import poses_at_a_time
@@ -125,7 +125,7 @@ def _jump(sample: Sample, path: Path, i: int, metres: float, large: bool) -> Ver
     if seen is not None:
         if seen.excess(seen.posed) <= 1:
             return None
-        figures["sweeps_m"] = way = float(seen.measured[0, :3, 3].norm())
+        figures |= {"sweeps_m": (way := float(seen.measured[0, :3, 3].norm())), BY_SWEEPS: 1.0}
         level = Level.CERTAIN if metres > SURE else Level.LIKELY
         return Verdict(NAME, path.sensor, level, f"{sentence}, {way:.1f} m by the sweeps.", REMEDY, figures)
     if not large:

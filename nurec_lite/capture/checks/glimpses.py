@@ -5,6 +5,7 @@ frames are alike. A budget bounds the time that they take at the start of a run.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -15,6 +16,7 @@ from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample, spread
 from nurec_lite.capture.decoders import stated_rays
 from nurec_lite.capture.images import grey, small_copy
 from nurec_lite.capture.types import ImageFrame, Returning, Stored, SweepFrame
+from nurec_lite.geometry.lidar import Lidar
 
 Shown = ImageFrame | SweepFrame
 ROWS, COLUMNS = 24, 40  # of a small copy
@@ -23,6 +25,10 @@ PIXELS, JPEG = 19e6, 0.1  # that are decoded at the start of a run, and the part
 SECTORS, POINTS = 90, 10_000  # around a lidar, and points of a sweep that are looked at, about
 RAYS = 1.3e6  # of a lidar that are looked at, at the start of a run
 READ = 0.1  # of a look: the cost of a ray that is only read
+PHASED, STEADY = (
+    500,
+    0.7,
+)  # points that show the turn with time, about, and length of the mean of their phases on a circle of one
 RUN = 9  # neighbouring frames that are compared, where the budget is too small for all
 FEW = 3  # frames that one work looks at
 
@@ -82,20 +88,49 @@ def copy_of(sample: Sample, frame: ImageFrame) -> Tensor | None:  # [ROWS, COLUM
     return sample.kept(("copy", frame.sensor, frame.index), make)
 
 
+@dataclass(frozen=True)
+class Glimpse:
+    """A small copy, and of a sweep the points that are looked at."""
+
+    copy: Tensor | None  # [n] float32; None: the frame shows nothing, or cannot be read
+    points: int = 0
+    phase: float | None = (
+        None  # turns that times of rays are ahead of the lidar's, 0 to 1; None: they do not turn with it
+    )
+
+
 def glimpse(
     sample: Sample, frame: Shown
 ) -> Tensor | None:  # [n] float32; None: the frame shows nothing, or cannot be read
+    return glimpsed(sample, frame).copy
+
+
+def glimpsed(sample: Sample, frame: Shown) -> Glimpse:
     return sample.kept(("glimpse", frame.sensor, frame.index), lambda: _glimpse(sample, frame))
 
 
-def _glimpse(sample: Sample, frame: Shown) -> Tensor | None:
+def _glimpse(sample: Sample, frame: Shown) -> Glimpse:
     try:
         if isinstance(frame, ImageFrame):
-            return _of_image(copy_of(sample, frame))
-        every = _every(stated_rays(sample.capture.lidar(frame.sensor)))
-        return _of_points(frame.load.returns(every)[0]) if isinstance(frame.load, Returning) else None
+            return Glimpse(_of_image(copy_of(sample, frame)))
+        if not isinstance(frame.load, Returning):
+            return Glimpse(None)
+        lidar = sample.capture.lidar(frame.sensor)
+        points, times = frame.load.returns(_every(stated_rays(lidar)))
+        return Glimpse(_of_points(points), len(points), _phase(lidar, frame, points, times))
     except UserError:
-        return None  # another check reports it
+        return Glimpse(None)  # another check reports it
+
+
+def _phase(lidar: Lidar, frame: SweepFrame, points: Tensor, times: Tensor) -> float | None:
+    seconds = frame.time_end - frame.time_start
+    if not lidar.spins or seconds <= 0 or len(points) < PHASED:
+        return None
+    some = slice(None, None, max(1, len(points) // PHASED))
+    azimuth = torch.atan2(points[some, 1], points[some, 0]).double()
+    ahead = (times[some] - frame.time_start) / seconds - lidar.spin_fraction(azimuth)
+    x, y = (float(f(2 * math.pi * ahead).mean()) for f in (torch.cos, torch.sin))
+    return (math.atan2(y, x) / (2 * math.pi)) % 1 if math.hypot(x, y) > STEADY else None
 
 
 def _of_image(copy: Tensor | None) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8 -> [n]

@@ -21,6 +21,7 @@ STRANGE = 1.2  # times as different as the frames around it are from each other 
 CUT = 2.5  # times as different as the neighbours before and after are two frames with a cut between them, at least
 UNUSUAL = 2.0  # times as different as most neighbours, at least
 GAP = 1.5  # usual steps in time: across a longer one frames may differ
+SAME = 1e-6  # sum of the differences of two copies of one frame
 LISTED = 3  # numbers in a sentence
 EXCHANGE = "{} seem to be exchanged: each is less like its neighbours than the other is."
 OTHER = "The frames before and after show another view than {}."
@@ -44,6 +45,9 @@ def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) ->
     if mixed := unordered(sample, frames, [copies for _, copies in runs], check, what):
         yield from mixed
         return
+    if again := [(run[k].index, run[j].index) for run, copies in runs for k, j in _repeated(run, copies)]:
+        yield _repeats(again, frames[0].sensor, check, what)
+        return
     for run, copies in runs:
         places = wrong_places(copies, *_moves(run))
         found[EXCHANGE] += [f"{run[k].index} and {run[k + 1].index}" for k in places.exchanged]
@@ -56,6 +60,29 @@ def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) ->
             said = sentence.format(f"{name} {', '.join(numbers[:LISTED])}{more} of {frames[0].sensor}")
             figures = {"frames": float(len(numbers))}
             yield Verdict(check, frames[0].sensor, Level.LIKELY, said[0].upper() + said[1:], REMEDY, figures)
+
+
+def _repeats(again: Sequence[tuple[int, int]], sensor: str, check: str, what: str) -> Verdict:
+    name = what if len(again) > 1 else what.removesuffix("s")
+    more = f" ({len(again) - LISTED} more)" if len(again) > LISTED else ""
+    copied, firsts = (", ".join(map(str, numbers[:LISTED])) for numbers in zip(*again, strict=True))
+    sentence = (
+        f"The content of {name} {copied}{more} of {sensor} is that of {name} {firsts}, although the vehicle moves."
+    )
+    return Verdict(check, sensor, Level.LIKELY, sentence, REMEDY, {"frames": float(len(again))})
+
+
+def _repeated(run: Sequence[Shown], copies: Tensor) -> Iterator[tuple[int, int]]:
+    """Places of frames with the copy of another one that is no neighbour: first the frame that is less like its neighbours."""
+    apart = torch.cdist(copies.double(), copies.double(), p=1.0)
+    places = torch.stack([frame.T_world_rig_start[:3, 3].double() for frame in run])
+    same = (apart < SAME) & (torch.cdist(places, places) > MOVED)
+    beside = apart.diagonal(1)
+    frozen = torch.cat([beside[:1], torch.minimum(beside[:-1], beside[1:]), beside[-1:]]) < SAME
+    for i, j in same.triu(2).nonzero().tolist():
+        if not bool(frozen[[i, j]].any()):
+            strange = [float(beside[max(0, k - 1) : k + 1].amin()) for k in (i, j)]
+            yield (i, j) if strange[0] > strange[1] else (j, i)
 
 
 def _known_runs(sample: Sample, frames: Sequence[Shown]) -> Iterator[tuple[list[Shown], Tensor]]:  # [n, m] their copies

@@ -13,6 +13,7 @@ from nurec_lite.capture.checks.emptied import emptied, returns_of
 from nurec_lite.capture.checks.flawed import flawed, look_at
 from nurec_lite.capture.checks.ground import upside_down
 from nurec_lite.capture.checks.misplaced import misplaced
+from nurec_lite.capture.checks.odd_sweeps import odd_sweeps
 from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
 from nurec_lite.capture.checks.rescaled import rescaled
@@ -71,7 +72,7 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
         yield from emptied(sample, lidar, NAME)
         frames = sample.of_lidar(lidar.name)
         found = list(rescaled(sample, frames, NAME)) or list(misplaced(sample, frames, NAME, "sweeps"))
-        yield from found or turned_sweeps(sample, frames, NAME)
+        yield from found or list(turned_sweeps(sample, frames, NAME)) or odd_sweeps(sample, frames, NAME)
 
 
 def ray_works(sample: Sample) -> Iterator[Callable[[], object]]:

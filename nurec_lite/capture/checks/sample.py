@@ -27,6 +27,7 @@ JUMP_AT, JUMP_END = (
     "at_s",
     "until_s",
 )  # figures of a verdict: first and last second of poses that are known to be wrong
+BY_SWEEPS = "by_sweeps"  # 1: sweeps contradict those poses
 KEPT_BYTES = 1 << 30  # of decoded frames at most
 
 
@@ -60,8 +61,9 @@ class Sample:
         return any(v.check.startswith(what) for v in certain)
 
     def jumps(self) -> list[tuple[float, float]]:
-        """First and last second of each jump of the poses that earlier checks are certain of."""
-        known = [v.figures for v in self.found if v.level is Level.CERTAIN and JUMP_AT in v.figures]
+        """First and last second of each jump of the poses that earlier checks are certain of, or that sweeps contradict."""
+        sure = [v for v in self.found if v.level is Level.CERTAIN or v.figures.get(BY_SWEEPS)]
+        known = [v.figures for v in sure if JUMP_AT in v.figures]
         return [(figures[JUMP_AT], figures.get(JUMP_END, figures[JUMP_AT])) for figures in known]
 
     def images_of(self, camera: str) -> list[ImageFrame]:

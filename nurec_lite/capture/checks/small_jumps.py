@@ -14,7 +14,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.motions import motion_between
 from nurec_lite.capture.checks.paths import NAME, REMEDY, Path
 from nurec_lite.capture.checks.register import exp, log
-from nurec_lite.capture.checks.sample import JUMP_AT, Sample
+from nurec_lite.capture.checks.sample import BY_SWEEPS, JUMP_AT, JUMP_END, Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
@@ -136,5 +136,6 @@ def _verdict(path: Path, suspect: Suspect) -> Verdict:
     else:
         where = f"before frame {last}" if suspect.last == suspect.first + 1 else f"between frames {first} and {last}"
         sentence = f"The poses {'jump' if way else 'turn at once'} by {by} {where} of {path.sensor}"
-    figures = {"jump_m" if way else "turn_deg": amount, JUMP_AT: float(path.times[suspect.last])}
+    times = {JUMP_AT: float(path.times[suspect.first]), JUMP_END: float(path.times[suspect.last]), BY_SWEEPS: 1.0}
+    figures = {"jump_m" if way else "turn_deg": amount} | times
     return Verdict(NAME, path.sensor, Level.LIKELY, f"{sentence}; its sweeps show no such step.", FROM_SWEEPS, figures)
