@@ -22,6 +22,7 @@ from nurec_lite.capture.checks.register import exp
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
+from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
@@ -109,6 +110,14 @@ def _against(lidar: Lidar, camera: Camera, degrees: float) -> Camera:
     return replace(camera, T_rig_cam=T @ about_axis(0, -degrees) @ invert(T) @ camera.T_rig_cam.double())
 
 
+def _turned_back(name: str, degrees: float, capture: Capture) -> Capture:
+    lidars = (
+        replace(lidar, T_rig_lidar=lidar.T_rig_lidar.double() @ about_axis(0, degrees)) if lidar.name == name else lidar
+        for lidar in capture.lidars
+    )
+    return replace(capture, lidars=tuple(lidars))
+
+
 def about_axis(axis: int, degrees: float) -> Tensor:  # [4, 4]
     motion = torch.zeros(6, dtype=torch.float64)
     motion[axis] = math.radians(degrees)
@@ -125,7 +134,8 @@ def _of_lidar(lidar: Lidar, cameras: int, degrees: float, begun: Verdict) -> Ver
         f"{side}, or {which} to the other side."
     )
     remedy = f"correct T_rig_lidar of {lidar.name}, or the mounting{'s' * (cameras > 1)} of {which}"
-    return replace(begun, sentence=sentence, remedy=remedy, figures={FIGURE: degrees})
+    back = partial(_turned_back, lidar.name, degrees)
+    return replace(begun, sentence=sentence, remedy=remedy, figures={FIGURE: degrees}, corrected=back)
 
 
 def _of_camera(camera: Camera, degrees: float, check: str) -> Verdict:

@@ -20,6 +20,7 @@ from nurec_lite.capture.checks import (
     stamps,
 )
 from nurec_lite.capture.checks.joined import joined
+from nurec_lite.capture.checks.leaning import without_consequences
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.together import Found, done_together
 from nurec_lite.capture.checks.verdict import Level, Verdict, failed
@@ -73,7 +74,7 @@ def all_verdicts(sample: Sample) -> list[Verdict]:
 def _in_order(sample: Sample, found: Found) -> list[Verdict]:
     every = [verdict for name in CHECKS for verdict in _said(sample, found[name])]
     try:
-        every = joined(sample, every)
+        every = without_consequences(sample, joined(sample, every))
     except Exception as error:
         every.append(failed("The search for one cause", cameras.CHECK, sample.capture.name, error))
     sample.found[:] = every
