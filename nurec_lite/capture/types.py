@@ -143,6 +143,9 @@ class Mounting:
     meaning: str  # completes "edges agree if", for example: "calib_velo_to_cam.txt holds the inverse"
     remedy: str
     T_lidar_cam: Mapping[str, Tensor]  # [4, 4] of each camera
+    missing: bool = False  # the place of the lidar: the files have zeros, and it is searched for
+    of_lidar: bool = False  # the lidar sits elsewhere on the rig, too
+    of_labels: bool = False  # the boxes of a label file, too
 
 
 @dataclass(frozen=True)

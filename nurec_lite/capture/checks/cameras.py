@@ -19,6 +19,7 @@ from nurec_lite.capture.checks.evidence import IMAGES, PERHAPS, agrees, closer_l
 from nurec_lite.capture.checks.fine import COARSE_PIXELS, LATE_FIGURE, TURNED_FIGURE, fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import (
+    FILES,
     Guess,
     all_others,
     as_said,
@@ -31,6 +32,7 @@ from nurec_lite.capture.checks.guesses import (
 from nurec_lite.capture.checks.half_turns import half_turned
 from nurec_lite.capture.checks.lenses import instead_of_clock, or_of_lens
 from nurec_lite.capture.checks.order import NOWHERE, of_a_part, other_order
+from nurec_lite.capture.checks.other_files import as_others, instead
 from nurec_lite.capture.checks.placed import elsewhere, worth_a_look
 from nurec_lite.capture.checks.rolled import LEANING, rolled
 from nurec_lite.capture.checks.sample import Sample
@@ -61,6 +63,7 @@ def check_cameras(sample: Sample) -> list[Verdict]:
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
     found = list(chain.from_iterable(in_threads(partial(findings, sample), capture.cameras)))
     found = reversed_shutters(sample, found)
+    found = [as_others(sample, known, found) for known in found]
     doubted = [known for known in found if known.level in (Level.LIKELY, Level.CERTAIN)]
     may_lean = all(known.guess is not None and known.guess.kind in LEANING for known in doubted)
     roll = rolled(sample, CHECK, [known.level for known in doubted]) if may_lean else None
@@ -91,6 +94,8 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
         return [part]
     best = _guess(sample, camera, stacked, path, said, poses_wrong, close is not None)
     level = None if best is said else level_of(sample, camera, best, said, close is not None)
+    if not poses_wrong and (level is not None or (close is None and sample.capture.mountings)):
+        best, level = _or_of_files(sample, camera, stacked, said, best, level, close is not None)
     doubtful = not poses_wrong and (level is not None or close is None)
     order = other_order(sample, camera, said) if doubtful else None
     if order is not None and (level is None or order.figures["guessed"] > best.contrast):
@@ -102,6 +107,15 @@ def _found(sample: Sample, camera: Camera) -> list[Found]:
         sentence = "While the poses or the rays are wrong, sweeps do not show the direction of {cameras}."
         return [Found(camera, Level.UNKNOWN, said, sentence)]
     return [_unclear(camera, views, said)] if close is None else _fine(sample, camera, views, said, close)
+
+
+def _or_of_files(
+    sample: Sample, camera: Camera, views: Views, said: Fit, best: Fit, level: Level | None, holds: bool
+) -> tuple[Fit, Level | None]:
+    """The best fit and its level, or another reading of the files that agrees no worse."""
+    other = instead(sample.capture, camera, views, trajectory_of(sample.capture), said, best)
+    surely = None if other is None else level_of(sample, camera, other, said, holds)
+    return (best, level) if other is None or surely is None else (other, surely)
 
 
 def _not_compared(sample: Sample, camera: Camera, views: list[View]) -> str:
@@ -127,8 +141,23 @@ def _fine(sample: Sample, camera: Camera, views: list[View], said: Fit, close: A
         close = agreement(sample.capture, camera, views) or close
         found = [_or_lens(f, together(views), path) for f in fine(sample.capture, camera, views, said, close)]
         found = [_if_shown(f, together(views), path) for f in found]
+        found = _or_files(sample, camera, together(views), found)
     sample.agreements[camera.name] = close
     return found
+
+
+def _or_files(sample: Sample, camera: Camera, views: Views, found: list[Found]) -> list[Found]:
+    """The findings, or another reading of the files that explains them no worse."""
+    doubted, path = [f for f in found if f.level in (Level.LIKELY, Level.CERTAIN)], trajectory_of(sample.capture)
+    if not doubted:
+        return found
+    turn, late = (sum(f.figures.get(name, 0.0) for f in doubted) for name in (TURNED_FIGURE, LATE_FIGURE))
+    off = doubted[0].guess or replace(looking(camera, turn), seconds=1e-3 * late)
+    said = fit(views, as_said(camera), path)
+    other = instead(sample.capture, camera, views, path, said, fit(views, off, path))
+    if other is None:
+        return found
+    return [_guessed(camera, said, other, doubted[0].level)]
 
 
 def _if_shown(found: Found, views: Views, path: Trajectory) -> Found:
@@ -252,7 +281,7 @@ def _period(capture: Capture, camera: Camera, views: Views) -> float | None:
 def _guessed(camera: Camera, said: Fit, best: Fit, level: Level) -> Found:
     figures = {"said": said.contrast, "guessed": best.contrast}
     name, remedy = _plain(best.guess.name), best.guess.remedy
-    if not bool(camera.T_rig_cam[:3, 3].any()):
+    if not bool(camera.T_rig_cam[:3, 3].any()) and best.guess.kind != FILES:
         name += ", or its place in the mounting, which is (0, 0, 0), is missing"
         remedy = f"give its place in T_rig_cam, or {remedy}"
     if _outside(camera):

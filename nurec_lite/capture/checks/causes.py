@@ -12,7 +12,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.box_guesses import MADE, of_another_frame
 from nurec_lite.capture.checks.boxes import labelled
 from nurec_lite.capture.checks.conventions import Convention
-from nurec_lite.capture.checks.corrected import AnyFrame
+from nurec_lite.capture.checks.corrected import AnyFrame, with_mounting
 from nurec_lite.capture.checks.guesses import CLOCK, YAW, Guess, corrected
 from nurec_lite.capture.checks.placed import KINDS
 from nurec_lite.capture.trajectory import Retimed, trajectory_of
@@ -22,6 +22,8 @@ from nurec_lite.geometry.se3 import invert
 
 FRAMES = 5  # largest shift of poses and labels that is tried
 ALIKE = {CLOCK: 0.06, YAW: 1.5}  # largest differences of cameras with one cause: seconds, and degrees
+SAME = 0.02  # largest difference of two mountings that are the same
+PLACES = ("ahead", "left", "up")  # kinds that are about places
 OTHERS = 0.75  # metres, or degrees, of the other kinds
 
 
@@ -63,11 +65,37 @@ def of_cameras(capture: Capture, guesses: Sequence[Guess]) -> Iterator[Cause]:
         return
     change = first_change(capture, first)
     mounted = partial(_with_a_lidar, change=change)
-    yield Cause(f"{lidar} {_WORDS[kind](-amount)}", f"correct T_rig_lidar of {lidar}", mounted)
+    placed, remedy = f"{lidar} {_WORDS[kind](-amount)}", f"correct T_rig_lidar of {lidar}"
+    if kind in PLACES and not bool(capture.lidars[0].T_rig_lidar[:3, 3].any()):
+        placed, remedy = (
+            f"the place in T_rig_lidar of {lidar}, which is (0, 0, 0), is missing: {placed}",
+            f"give the place in T_rig_lidar of {lidar}",
+        )
+    yield Cause(placed, remedy, mounted)
     words = _WORDS[kind](amount)
     words = words if len(capture.cameras) == 1 else words.replace("sits", "sit", 1).replace("looks", "look", 1)
     yield Cause(f"{cameras} {words}", f"correct the mounting{'s' * (len(capture.cameras) > 1)} of {cameras}",
                 partial(corrected, guesses))  # fmt: skip
+
+
+def of_mounting(lidar: Lidar) -> Iterator[Cause]:
+    """Other ways to read the mounting of the only lidar."""
+    T, matrix = lidar.T_rig_lidar.double(), f"T_rig_lidar of {lidar.name}"
+    transposed, opposite = T.clone(), T.clone()
+    transposed[:3, :3], opposite[:3, 3] = T[:3, :3].T, -T[:3, 3]
+    known = [T]
+    for meaning, remedy, changed in (
+        (f"{matrix} is inverted", "invert it", invert(T)),
+        (f"the rotation in {matrix} is transposed", "transpose it", transposed),
+        (f"the translation in {matrix} has the opposite sign", "turn its sign", opposite),
+    ):
+        if all(float((changed - other).abs().max()) > SAME for other in known):
+            known.append(changed)
+            yield Cause(meaning, f"{remedy} {MADE}", with_mounting(lidar.name, partial(_placed, changed)))
+
+
+def _placed(other: Tensor, said: Tensor) -> Tensor:  # [4, 4] each
+    return other
 
 
 def first_change(capture: Capture, guess: Guess) -> Tensor:  # [4, 4]

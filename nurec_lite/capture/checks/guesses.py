@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
-from nurec_lite.capture.types import Capture, ImageFrame
+from nurec_lite.capture.types import Capture, ImageFrame, Mounting
 from nurec_lite.capture.units import OF_A_METRE
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
@@ -19,6 +19,7 @@ MOST_FRAMES = 10  # the same where edges do not agree as the capture says
 STEP = 0.05  # seconds between two offsets of a clock
 ZOOMS = (0.5, 0.8, 1.25, 2.0)  # of a focal length alone
 ZOOMED, CLOCK, YAW = "zoom", "clock", "yaw"  # kinds of guesses by some amount
+FILES = "files"  # kind of other readings of a reader's files
 OBLONG = 1.1  # ratio of a pixel's sides, at least: pixels of cameras are square, or nearly so
 FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # guessed reductions of images
 REACH = 10.0  # metres from the rig's origin to a camera: a place farther away may be in another unit
@@ -140,11 +141,22 @@ def all_others(capture: Capture, camera: Camera) -> Iterator[Guess]:
 
 
 def mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
-    """Other mountings that the reader suggests, which knows the files. They place the camera on the first lidar."""
-    for mounting in capture.mountings:
-        if camera.name in mounting.T_lidar_cam:
-            T = capture.lidars[0].T_rig_lidar @ mounting.T_lidar_cam[camera.name]
-            yield Guess(mounting.meaning, replace(camera, T_rig_cam=T), mounting.remedy)
+    """Other mountings that the reader suggests, which knows the files."""
+    return (_of_files(capture, camera, m) for m in capture.mountings if camera.name in m.T_lidar_cam and not m.missing)
+
+
+def _of_files(capture: Capture, camera: Camera, mounting: Mounting) -> Guess:
+    """Guess of a camera that is placed on the first lidar."""
+    T = capture.lidars[0].T_rig_lidar @ mounting.T_lidar_cam[camera.name]
+    return Guess(mounting.meaning, replace(camera, T_rig_cam=T), mounting.remedy, kind=FILES)
+
+
+def missing_places(capture: Capture, camera: Camera) -> Iterator[Guess]:
+    """Guesses that the place of the camera, or of the only lidar, is missing: it is near the one that is given."""
+    yield from (_of_files(capture, camera, m) for m in capture.mountings if camera.name in m.T_lidar_cam and m.missing)
+    if not bool(camera.T_rig_cam[:3, 3].any()) and not capture.mountings:
+        name = "its place in the mounting, which is (0, 0, 0), is missing"
+        yield Guess(name, camera, "give its place in T_rig_cam", kind=FILES)
 
 
 def _mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
@@ -158,6 +170,7 @@ def _mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
         "the mounting is the inverse, in the axes of OpenGL": (invert(T) @ OPENGL, from_world),
         "the mounting is the inverse, in the vehicle's axes": (invert(T) @ T_VEHICLE_OPTICAL, from_world),
         "the rotation is the inverse": (_placed(T[:3, :3].T, T), "transpose the rotation in T_rig_cam"),
+        "the translation has the opposite sign": (_at_place(-T[:3, 3], T), "turn the sign of the translation in T_rig_cam"),
         "the mounting has the vehicle's axes (x forward, y left, z up)": (
             T @ T_VEHICLE_OPTICAL, "give T_rig_cam the axes x right, y down, z forward",
         ),
@@ -175,10 +188,9 @@ def _mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
 def _places_in_other_units(camera: Camera) -> Iterator[Guess]:
     T = camera.T_rig_cam
     for unit, factor in OF_A_METRE.items() if float(T[:3, 3].norm()) > REACH else ():
-        placed = T.clone()
-        placed[:3, 3] /= factor
+        placed = replace(camera, T_rig_cam=_at_place(T[:3, 3] / factor, T))
         remedy = f"divide the translation in T_rig_cam by {factor:g}"
-        yield Guess(f"the place in the mounting is in {unit}", replace(camera, T_rig_cam=placed), remedy)
+        yield Guess(f"the place in the mounting is in {unit}", placed, remedy)
 
 
 def looking(camera: Camera, degrees: float) -> Guess:
@@ -192,6 +204,12 @@ def looking(camera: Camera, degrees: float) -> Guess:
 def _placed(R: Tensor, T: Tensor) -> Tensor:  # [4, 4] with the rotation R at the place of T
     placed = T.clone()
     placed[:3, :3] = R
+    return placed
+
+
+def _at_place(place: Tensor, T: Tensor) -> Tensor:  # [3], [4, 4] -> [4, 4] T at another place
+    placed = T.clone()
+    placed[:3, 3] = place
     return placed
 
 

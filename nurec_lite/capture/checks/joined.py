@@ -12,12 +12,13 @@ from nurec_lite.capture.checks import boxes, cameras, poses
 from nurec_lite.capture.checks.alignment import APART, fit, together, view_of
 from nurec_lite.capture.checks.box_rays import box_sweeps, fit_boxes, rays_of
 from nurec_lite.capture.checks.boxes import labelled
-from nurec_lite.capture.checks.causes import Cause, of_boxes, of_cameras, of_conventions
+from nurec_lite.capture.checks.causes import Cause, of_boxes, of_cameras, of_conventions, of_mounting
 from nurec_lite.capture.checks.edges import View, edge_points
 from nurec_lite.capture.checks.guesses import Guess, as_said
 from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import middle_poses, undisturbed
 from nurec_lite.capture.checks.ordered import ordered
+from nurec_lite.capture.checks.other_files import without_what_follows
 from nurec_lite.capture.checks.range_offset import OFFSET
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.two_places import APART as TWO_PLACES
@@ -54,6 +55,9 @@ class Measured:
 
 def joined(sample: Sample, verdicts: list[Verdict]) -> list[Verdict]:
     """The verdicts, with one for those that a cause explains together."""
+    named = without_what_follows(sample.capture, cameras.CHECK, verdicts)
+    if named is not None:
+        return named
     explained = [v for v in verdicts if v.check in CHECKS and v.level in DOUBTS]
     if not explained or not _tellable(sample, verdicts):
         return verdicts
@@ -96,7 +100,9 @@ def _causes(sample: Sample, explained: Sequence[Verdict]) -> list[Cause]:
     if cameras.CHECK in checks:
         guesses = [sample.made().get(("guess", c.name)) for c in capture.cameras]
         known = [guess for guess in guesses if isinstance(guess, Guess)]
-        causes += [] if sample.agreements else of_cameras(capture, known)  # no camera contradicts
+        causes += (
+            [] if sample.agreements else [*of_mounting(lidar), *of_cameras(capture, known)]
+        )  # no camera contradicts
     if boxes.NAME in checks:
         causes += _best_of_boxes(sample, list(of_boxes(capture, lidar)))
     return list({cause.meaning: cause for cause in reversed(causes)}.values())[::-1]

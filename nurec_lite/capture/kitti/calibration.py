@@ -4,7 +4,8 @@
 KITTI's frames: rig = oxts (x forward, y left, z up), velo = the lidar, rect = camera 0 after rectification.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import torch
@@ -12,12 +13,15 @@ from torch import Tensor
 
 from nurec_lite.capture.files import numbers, read_lines, short
 from nurec_lite.capture.types import CaptureError, Mounting
+from nurec_lite.capture.units import OF_A_METRE
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 
-IMU_TO_VELO, VELO_TO_CAM = "calib_imu_to_velo.txt", "calib_velo_to_cam.txt"
+IMU_TO_VELO, VELO_TO_CAM, CAM_TO_CAM = "calib_imu_to_velo.txt", "calib_velo_to_cam.txt", "calib_cam_to_cam.txt"
 RESTORE = "use the calibration of the drive's date"
 PUT = "put the calibration files of the drive's date next to the drive's folder"
+FIRST = "image_00"  # all others are placed on it
+REACH = 10.0  # metres: a place farther away may be in another unit
 MAX_LEVER = 100.0  # metres between two sensors of a vehicle
 MAX_PIXELS = 8192  # width and height of an image
 MAX_FOCAL = 1e6  # pixels
@@ -144,7 +148,7 @@ def read_rig(
 
 
 def _rectification(folder: Path) -> Tensor:  # T_rect_cam0 [4, 4]
-    path = folder / "calib_cam_to_cam.txt"
+    path = folder / CAM_TO_CAM
     R_rect = torch.eye(4, dtype=torch.float64)
     R_rect[:3, :3] = read_rotation(path, read_calibration(path), "R_rect_00")
     return R_rect
@@ -156,16 +160,62 @@ def other_mountings(
     cameras: Sequence[Camera],
 ) -> tuple[Mounting, ...]:
     """Mountings of the cameras if values that are easily exchanged were exchanged."""
-    T_velo_rig, T_cam_velo = read_rigid(folder / IMU_TO_VELO), read_rigid(folder / VELO_TO_CAM)
-    right = {
-        f"{VELO_TO_CAM} holds the inverse of the right transform": (T_cam_velo, f"invert R and T in {VELO_TO_CAM}"),
-        f"{VELO_TO_CAM} holds the transform of {IMU_TO_VELO}, and the reverse": (
-            invert(T_velo_rig), f"exchange the contents of {VELO_TO_CAM} and {IMU_TO_VELO}",
-        ),
-    }  # fmt: skip
     on_rect = {camera.name: invert(T_rig_rect) @ camera.T_rig_cam for camera in cameras}
-    T_cam_rect = invert(_rectification(folder))
-    return tuple(
-        Mounting(meaning, remedy, {name: T_velo_cam @ T_cam_rect @ T for name, T in on_rect.items()})
-        for meaning, (T_velo_cam, remedy) in right.items()
-    )
+    T_cam_velo, T_rect_cam = read_rigid(folder / VELO_TO_CAM), _rectification(folder)
+    T_cam_rect, T_velo_cam = invert(T_rect_cam), invert(T_cam_velo)
+    return (
+        *(
+            Mounting(meaning, remedy, {name: T @ T_cam_rect @ own for name, own in on_rect.items()}, of_labels=True, **kinds)
+            for meaning, remedy, T, kinds in _of_velo_to_cam(T_cam_velo, read_rigid(folder / IMU_TO_VELO))
+        ),
+        Mounting(
+            f"R_rect_00 of {CAM_TO_CAM} is transposed", f"transpose R_rect_00 in {CAM_TO_CAM}",
+            {name: T_velo_cam @ T_rect_cam @ own for name, own in on_rect.items()}, of_labels=True,
+        ),
+        *_of_projections(T_velo_cam @ T_cam_rect, on_rect),
+    )  # fmt: skip
+
+
+def _of_velo_to_cam(
+    T_cam_velo: Tensor,  # [4, 4]
+    T_velo_rig: Tensor,  # [4, 4]
+) -> Iterator[tuple[str, str, Tensor, dict[str, bool]]]:  # meaning, remedy, T_velo_cam [4, 4], kinds of Mounting
+    R, T = T_cam_velo[:3, :3], T_cam_velo[:3, 3]
+    values = f"R and T in {VELO_TO_CAM}"
+    yield f"{VELO_TO_CAM} holds the inverse of the right transform", f"invert {values}", T_cam_velo, {}
+    exchanged = f"exchange the contents of {VELO_TO_CAM} and {IMU_TO_VELO}"
+    meaning = f"{VELO_TO_CAM} holds the transform of {IMU_TO_VELO}, and the reverse"
+    yield meaning, exchanged, invert(T_velo_rig), {"of_lidar": True}
+    yield f"R of {VELO_TO_CAM} is transposed", f"transpose R in {VELO_TO_CAM}", invert(_rigid(R.T, T)), {}
+    if not bool(T.any()):
+        meaning = f"T of {VELO_TO_CAM}, which is (0, 0, 0), is missing"
+        yield meaning, f"give T in {VELO_TO_CAM}", invert(T_cam_velo), {"missing": True}
+        return
+    yield f"T of {VELO_TO_CAM} has the opposite sign", f"turn the sign of T in {VELO_TO_CAM}", invert(_rigid(R, -T)), {}
+    for unit, factor in OF_A_METRE.items() if float(T.norm()) > REACH else ():
+        remedy = f"divide T in {VELO_TO_CAM} by {factor:g}"
+        yield f"T of {VELO_TO_CAM} is in {unit}", remedy, invert(_rigid(R, T / factor)), {}
+
+
+def _of_projections(
+    T_velo_rect: Tensor,  # [4, 4]
+    on_rect: Mapping[str, Tensor],  # T_rect_cam [4, 4] of each camera
+) -> Iterator[Mounting]:
+    for name, T in on_rect.items():
+        key = f"P_rect_{name.removeprefix('image_')}"
+        column = f"the last column of {key} in {CAM_TO_CAM}"
+        if bool(T[:3, 3].any()):
+            opposite = {name: T_velo_rect @ invert(T)}  # T only shifts
+            yield Mounting(f"{column} has the opposite sign", f"turn the sign of {column}", opposite)
+        elif name != FIRST:
+            yield Mounting(f"{column}, which is 0, is missing", f"give {column}", {name: T_velo_rect @ T}, missing=True)
+    for a, b in combinations(on_rect, 2):
+        keys = " and ".join(f"P_rect_{name.removeprefix('image_')}" for name in (a, b))
+        exchanged = {name: T_velo_rect @ on_rect[other] for name, other in ((a, b), (b, a))}
+        yield Mounting(f"{keys} of {CAM_TO_CAM} are exchanged", f"exchange {keys}, or the cameras' images", exchanged)
+
+
+def _rigid(R: Tensor, T: Tensor) -> Tensor:  # [3, 3], [3] -> [4, 4]
+    placed = torch.eye(4, dtype=torch.float64)
+    placed[:3, :3], placed[:3, 3] = R, T
+    return placed
