@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from nurec_lite.capture.checks.alignment import Fit
-from nurec_lite.capture.checks.guesses import FILES, Guess, corrected
+from nurec_lite.capture.checks.guesses import READINGS, Guess, corrected
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.geometry.camera import Camera
 
@@ -33,8 +33,8 @@ def verdicts_of(check: str, all_found: list[Found]) -> list[Verdict]:
 
 
 def _as_sure(all_found: list[Found]) -> list[Found]:
-    """Findings; those of the same reading of the files are as sure as the surest one."""
-    certain = {f.guess.name for f in all_found if f.guess and f.guess.kind == FILES and f.level is Level.CERTAIN}
+    """Findings; those of the same reading are as sure as the surest one."""
+    certain = {f.guess.name for f in all_found if f.guess and f.guess.kind in READINGS and f.level is Level.CERTAIN}
     return [replace(f, level=Level.CERTAIN) if f.guess and f.guess.name in certain else f for f in all_found]
 
 

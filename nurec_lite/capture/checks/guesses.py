@@ -19,7 +19,8 @@ MOST_FRAMES = 10  # the same where edges do not agree as the capture says
 STEP = 0.05  # seconds between two offsets of a clock
 ZOOMS = (0.5, 0.8, 1.25, 2.0)  # of a focal length alone
 ZOOMED, CLOCK, YAW = "zoom", "clock", "yaw"  # kinds of guesses by some amount
-FILES = "files"  # kind of other readings of a reader's files
+FILES, MOUNTED = "files", "mounted"  # kinds of other readings of a reader's files, and of a mounting
+READINGS = (FILES, MOUNTED)
 OBLONG = 1.1  # ratio of a pixel's sides, at least: pixels of cameras are square, or nearly so
 FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # guessed reductions of images
 REACH = 10.0  # metres from the rig's origin to a camera: a place farther away may be in another unit
@@ -128,7 +129,7 @@ def _square(camera: Camera) -> Iterator[Guess]:
 
 def all_others(capture: Capture, camera: Camera) -> Iterator[Guess]:
     yield from mountings(capture, camera)
-    yield from _mountings(capture, camera)
+    yield from read_otherwise(capture, camera)
     yield from _places_in_other_units(camera)
     yield from _intrinsics(camera)
     yield Guess("the images are mirrored", camera, "turn the images round left to right", mirrored=True)
@@ -159,7 +160,8 @@ def missing_places(capture: Capture, camera: Camera) -> Iterator[Guess]:
         yield Guess(name, camera, "give its place in T_rig_cam", kind=FILES)
 
 
-def _mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
+def read_otherwise(capture: Capture, camera: Camera) -> Iterator[Guess]:
+    """Other meanings of the camera's mounting."""
     T = camera.T_rig_cam
     from_world = "store the pose of the camera in the rig as T_rig_cam, not its inverse"
     known = {
@@ -182,7 +184,7 @@ def _mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
         known[f"the mounting is the inverse of that on {name}, not on the rig"] = L @ invert(T), from_world
         known[f"the transform between camera and {name} is the inverse"] = L @ invert(invert(L) @ T), "invert it"
     for name, (T_rig_cam, remedy) in known.items():
-        yield Guess(name, replace(camera, T_rig_cam=T_rig_cam), remedy)
+        yield Guess(name, replace(camera, T_rig_cam=T_rig_cam), remedy, kind=MOUNTED)
 
 
 def _places_in_other_units(camera: Camera) -> Iterator[Guess]:

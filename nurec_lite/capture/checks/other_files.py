@@ -4,11 +4,12 @@ files looks like a camera that is off by some amount, or like a clock."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from nurec_lite.capture.checks.alignment import Fit, Views, fit, together, views_of
 from nurec_lite.capture.checks.evidence import agrees, closer_look
 from nurec_lite.capture.checks.found import Found
-from nurec_lite.capture.checks.guesses import FILES, Guess, as_said, missing_places, mountings
+from nurec_lite.capture.checks.guesses import READINGS, Guess, as_said, missing_places, mountings, read_otherwise
 from nurec_lite.capture.checks.placed import KINDS, elsewhere
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -39,7 +40,7 @@ def instead(
     found: Fit,  # of the guess, which agrees better
 ) -> Fit | None:
     """The reading that agrees no worse than another guess; None: there is none, or the guess is such a reading."""
-    if found.guess.kind == FILES:
+    if found.guess.kind in READINGS:
         return None
     known = [f for part, f in _readings(capture, camera, views, path) if f.contrast >= part * found.contrast]
     known = [f for f in known if agrees(f) and f.contrast >= GAIN * said.contrast]
@@ -48,7 +49,8 @@ def instead(
 
 def _readings(capture: Capture, camera: Camera, views: Views, path: Trajectory) -> Iterator[tuple[float, Fit]]:
     """Fits, each with the part of another guess's contrast that it needs."""
-    yield from ((SAME, fit(views, guess, path)) for guess in mountings(capture, camera))
+    known = chain(mountings(capture, camera), read_otherwise(capture, camera))
+    yield from ((SAME, fit(views, guess, path)) for guess in known)
     part = ZEROS if capture.mountings else PERHAPS
     yield from ((part, _placed(views, guess, path)) for guess in missing_places(capture, camera))
 
@@ -66,9 +68,9 @@ def _placed(views: Views, guess: Guess, path: Trajectory) -> Fit:
 
 def as_others(sample: Sample, found: Found, every: Sequence[Found]) -> Found:
     """The finding, or the reading of the files that another camera shows if it agrees about as well."""
-    names = {f.guess.name for f in every if f.level in DOUBTS and f.guess and f.guess.kind == FILES}
+    names = {f.guess.name for f in every if f.level in DOUBTS and f.guess and f.guess.kind in READINGS}
     own = found.guess
-    if not names or found.level not in DOUBTS or (own and own.kind == FILES):
+    if not names or found.level not in DOUBTS or (own and own.kind in READINGS):
         return found
     views, path = together(views_of(closer_look(sample), found.camera)), trajectory_of(sample.capture)
     least = ALIKE * fit(views, own or as_said(found.camera), path).contrast

@@ -12,7 +12,9 @@ import torch
 from pandaset_drive import needs_pandaset, read_pandaset
 from torch import Tensor
 
-from nurec_lite.capture.checks.cameras import check_cameras
+from nurec_lite.capture.checks.alignment import Fit
+from nurec_lite.capture.checks.cameras import _guessed, check_cameras
+from nurec_lite.capture.checks.guesses import as_said, clocks
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.kitti.calibration import read_rigid
@@ -150,11 +152,19 @@ WRONG: dict[str, tuple[Odd, str]] = {  # the mistake, and the sentence
 }  # fmt: skip
 
 
-def test_a_place_that_is_missing_is_named_beside_the_guess() -> None:
+def test_a_place_that_is_missing_is_named_where_a_place_agrees_best() -> None:
     odd = mounted(lambda T: torch.cat([T[:, :3], torch.eye(4, dtype=torch.float64)[:, 3:]], 1), FIRST)
     (verdict,) = doubts(odd(street()))
-    assert "or its place in the mounting, which is (0, 0, 0), is missing" in verdict.sentence
-    assert verdict.remedy is not None and verdict.remedy.startswith("give its place in T_rig_cam, or ")
+    assert "if its place in the mounting, which is (0, 0, 0), is missing (contrast" in verdict.sentence
+    assert verdict.remedy == "give its place in T_rig_cam"
+
+
+def test_a_place_that_may_be_missing_is_named_beside_a_guess_that_agrees_as_well() -> None:
+    camera = replace(street().cameras[0], T_rig_cam=torch.eye(4, dtype=torch.float64))
+    fits = [Fit(guess, torch.full((8,), 0.1), 0.0, 900) for guess in (as_said(camera), clocks(camera, 0.1)[0])]
+    found = _guessed(camera, *fits, Level.LIKELY)
+    assert "their stamps say, or its place in the mounting, which is (0, 0, 0), is missing" in found.sentence
+    assert found.remedy == "give its place in T_rig_cam, or correct its time stamps"
 
 
 @pytest.mark.parametrize("case", WRONG)
