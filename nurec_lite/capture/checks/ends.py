@@ -12,7 +12,7 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 
 LEAST = 0.02  # metres that the rig moves within a frame that tells anything
 MOST = 0.9  # of these frames: the rig goes back in as many, at least
-BACK = "back_m"  # figure of these verdicts alone
+BACK = "ends_back_m"  # figure of these verdicts alone
 
 
 def exchanged_ends(paths: Sequence[Path]) -> Iterator[Verdict]:

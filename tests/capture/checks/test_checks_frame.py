@@ -2,11 +2,12 @@
 """The frame of the checks: frames are decoded once and kept within a bound, unreadable frames are verdicts, lines are sorted."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
 import torch
-from tiny_capture import tiny_capture
+from tiny_capture import ROOT, tiny_capture
 
 from nurec_lite.capture.checks import run, sample
 from nurec_lite.capture.checks.listed import counted, listed
@@ -80,3 +81,10 @@ def test_a_verdict_with_a_corrected_capture_can_be_stored() -> None:
     assert json.loads(json.dumps(verdict.plain())) == {
         "check": "poses", "subject": "lidar", "level": "CERTAIN", "sentence": "Inverse.", "remedy": None, "figures": {},
     }  # fmt: skip
+
+
+def test_a_figure_that_names_a_kind_of_verdicts_belongs_to_one_kind() -> None:
+    """Boxes that look backwards and poses that go back within a frame had the same one: cameras were not compared."""
+    files = (ROOT / "nurec_lite/capture/checks").glob("*.py")
+    names = [name for path in files for name in re.findall(r'^[A-Z_]+ = "(\w+)"  # figure of', path.read_text(), re.M)]
+    assert len(names) >= 7 and len(names) == len(set(names))
