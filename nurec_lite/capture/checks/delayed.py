@@ -54,10 +54,10 @@ def delayed(sample: Sample, lidar: Lidar, motions: Motions, check: str) -> Verdi
         found = _delay(sample, lidar, more_motions(sample, lidar), path)
     if found is None or not found.more_than(SURE):
         return None
-    side = "late" if found.seconds > 0 else "early"
+    side, order = ("earlier", "before") if found.seconds > 0 else ("later", "after")
     sentence = (
-        f"The poses are about {abs(found.seconds):.2f} s {side}: the sweeps of {lidar.name} change their speed so much "
-        f"{'before' if found.seconds > 0 else 'after'} the poses do."
+        f"The poses are those of about {abs(found.seconds):.2f} s {side}: the sweeps of {lidar.name} change their speed so much {order} "
+        "the poses do."
     )
     remedy = (
         f"give each frame the pose of its own time {MADE}, or estimate poses from the sweeps by data.poses.source=lidar"

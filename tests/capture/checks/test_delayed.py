@@ -49,7 +49,7 @@ def late(capture: Capture, seconds: float) -> Capture:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "late: the sweeps of lidar"), (-0.2, "early: the sweeps of lidar")]
+    ("seconds", "words"), [(0.2, "s earlier: the sweeps of lidar"), (-0.2, "s later: the sweeps of lidar")]
 )
 def test_poses_that_are_all_late_are_named_where_speed_changes(seconds: float, words: str) -> None:
     (found,) = doubts(late(street(), seconds))
