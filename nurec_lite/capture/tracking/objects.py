@@ -10,6 +10,7 @@ from nurec_lite.base.processes import Kind
 from nurec_lite.base.waiting import shared_out
 from nurec_lite.capture.tracking.boxes import Moments, Path, fit, turned
 from nurec_lite.capture.tracking.chains import Chain, joined
+from nurec_lite.capture.tracking.classes import Kind as ObjectKind
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups, group
 from nurec_lite.capture.tracking.follow import follow
@@ -39,6 +40,8 @@ DRIVEN = 0.1  # of its returns, while it drives: fewer are of something else
 SCATTER = 0.3  # metres that its middles may scatter about its way
 KEPT = 0.5  # share of the sweeps between its first and last moment that show it
 WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.62, "Truck": 2.95}  # metres
+TRUCK_WIDTH = 2.5  # metres
+FULL = 0.6  # of the returns of a moment that shows all
 FASTEST = 60.0  # metres a second
 
 
@@ -57,6 +60,8 @@ def _objects(cloud: Cloud, groups: Groups, chains: list[Chain]) -> list[Path]:
     people = [_person(cloud, part) for part in separated(moments, path)]
     if people and all(one is not None for one in people):
         return [one for one in people if one is not None]
+    if path.kind.size[1] >= WIDEST[path.kind.name]:
+        moments, path = _narrowed(cloud, moments, path)
     return [_long(cloud, path)] if is_sure(cloud, moments, path) else []
 
 
@@ -71,6 +76,31 @@ def _long(cloud: Cloud, path: Path) -> Path:
         moments = gathered(cloud, one)
         one = fit(moments, known=one.kind)
     return one if is_sure(cloud, moments, one) else grown(cloud, path)
+
+
+def _narrowed(cloud: Cloud, moments: Moments, path: Path) -> tuple[Moments, Path]:
+    """A vehicle that seems too wide, since parts of it that came out from behind a corner turned its box: fitted anew with the width
+    of a truck, from those moments that show most of it."""
+    length, _, height = path.kind.size
+    kind = ObjectKind(path.kind.name, (length, TRUCK_WIDTH, height))
+    full = np.flatnonzero(moments.counts >= FULL * np.quantile(moments.counts, 0.85))
+    shown = _between(moments, full[0], full[-1])
+    if len(shown) < MOMENTS:
+        return moments, path
+    one = fit(shown, known=kind)
+    for known in (kind, kind, kind, None):
+        shown = gathered(cloud, one)
+        if len(shown) < MOMENTS:
+            return moments, path
+        one = fit(shown, known=known)
+    return shown, one
+
+
+def _between(moments: Moments, first: int, last: int) -> Moments:
+    a, b = moments.first[first], moments.first[last] + moments.counts[last]
+    rows = slice(first, last + 1)
+    parts = (moments.times[rows], moments.sensors[rows], moments.moving[rows], moments.first[rows] - a)
+    return Moments(*parts, moments.of[a:b] - first, moments.points[a:b], moments.heights[a:b], moments.ceilings[rows])
 
 
 def _person(cloud: Cloud, moments: Moments) -> Path | None:

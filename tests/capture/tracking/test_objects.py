@@ -12,7 +12,7 @@ from nurec_lite.capture.tracking.boxes import Path, directions
 from nurec_lite.capture.tracking.classes import Kind, kind_of
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.found import is_own
-from nurec_lite.capture.tracking.objects import _moved_on, _without_doubles, find_objects
+from nurec_lite.capture.tracking.objects import _moved_on, _narrowed, _without_doubles, find_objects, gathered
 from nurec_lite.capture.tracking.smooth import smooth
 
 PERIOD = 0.1  # seconds
@@ -315,3 +315,20 @@ def test_a_path_from_one_vehicle_to_the_next_keeps_its_part_of_the_second() -> N
     assert len(paths) == 2
     assert max(min(apart(path, way).max() for way in (first, second)) for path in paths) < 0.3
     assert len(_without_doubles(seen, [replace(part(first, 0, 50), returns=9000), part(first, 4, 40)])) == 1
+
+
+def test_a_truck_that_comes_out_from_behind_a_corner_is_no_wider() -> None:
+    """Its front comes out first, so that its way seems to turn. The sweeps that show all of it tell the width."""
+    way = driven(np.full(40, 8.0), start=(13.0, 22.0), yaw=-0.5 * math.pi)
+    seen = cloud([way], size=(7.5, 2.4, 3.0), steps=0.0)
+    out = seen.points[:, 1] < 16.0
+    shown = replace(
+        seen, points=seen.points[out], times=seen.times[out], heights=seen.heights[out],
+        moving=seen.moving[out], gone=seen.gone[out],
+    )  # fmt: skip
+    turned_box = part(way, 6, 38)
+    bent = replace(turned_box, yaws=turned_box.yaws - np.linspace(0.5, 0.0, 32), kind=Kind("Truck", (7.5, 3.0, 3.2)))
+    moments, path = _narrowed(shown, gathered(shown, bent), bent)
+    assert len(moments) >= 20
+    assert path.kind.size[1] < 2.6
+    assert np.abs(np.rad2deg(path.yaws + 0.5 * math.pi)).max() < 6
