@@ -26,6 +26,7 @@ LEAST = (
     0.03,
 )  # a step may be so far from its neighbours': roll and pitch, yaw, metres,
 NOISE = 4.5, 4.5, 5.0  # and so many times the median; longer motions by the square root of their steps more
+REACH = 3  # neighbours of a step on each side that say what is expected, at most
 WAY = 2  # the part of a step that is no turn
 CLOSER = 0.4  # of the distance from the neighbours' motion to that of the poses: the sweeps move as the neighbours
 BACK = 0.3  # of a jump is left where the steps after it take it back
@@ -86,11 +87,12 @@ def _contradicted(path: Path) -> Tensor:  # [n - 1, 3, 3]
     seconds = path.times.diff()[:, None]
     steps = log(invert(path.poses[:-1]) @ path.poses[1:])
     rates, n = steps / seconds, len(steps)
-    off = torch.zeros_like(steps)
-    for i in range(1, n - 1):
-        reach = min(3, i, n - 1 - i)
-        beside = torch.cat([rates[i - reach : i], rates[i + 1 : i + 1 + reach]])
-        off[i] = steps[i] - beside.quantile(0.5, dim=0) * seconds[i]
+    off, place = torch.zeros_like(steps), torch.arange(n)
+    reach = torch.minimum(place, n - 1 - place).clamp(max=REACH)
+    for r in range(1, REACH + 1):
+        at = place[reach == r]
+        beside = rates[at[:, None] + torch.tensor([k for k in range(-r, r + 1) if k])]
+        off[at] = steps[at] - beside.quantile(0.5, dim=1) * seconds[at]
     return _parts(off)
 
 
