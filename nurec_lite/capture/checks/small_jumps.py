@@ -89,7 +89,7 @@ def _contradicted(path: Path) -> Tensor:  # [n - 1, 3, 3]
     rates, n = steps / seconds, len(steps)
     off, place = torch.zeros_like(steps), torch.arange(n)
     reach = torch.minimum(place, n - 1 - place).clamp(max=REACH)
-    for r in range(1, REACH + 1):
+    for r in range(1, int(reach.max()) + 1 if n else 0):
         at = place[reach == r]
         beside = rates[at[:, None] + torch.tensor([k for k in range(-r, r + 1) if k])]
         off[at] = steps[at] - beside.quantile(0.5, dim=1) * seconds[at]
