@@ -83,6 +83,8 @@ def _narrowed(cloud: Cloud, moments: Moments, path: Path) -> tuple[Moments, Path
     of a truck, from those moments that show most of it."""
     length, _, height = path.kind.size
     kind = ObjectKind(path.kind.name, (length, TRUCK_WIDTH, height))
+    if not is_sure(cloud, moments, replace(path, kind=kind)):
+        return moments, path
     full = np.flatnonzero(moments.counts >= FULL * np.quantile(moments.counts, 0.85))
     shown = _between(moments, full[0], full[-1])
     if len(shown) < MOMENTS:
