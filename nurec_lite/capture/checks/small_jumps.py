@@ -26,7 +26,7 @@ LEAST = (
     0.03,
 )  # a step may be so far from its neighbours': roll and pitch, yaw, metres,
 NOISE = 4.5, 4.5, 5.0  # and so many times the median; longer motions by the square root of their steps more
-REACH = 3  # neighbours of a step on each side that say what is expected, at most
+REACH = 3  # neighbours of a step on each side that the expected motion comes from, at most
 WAY = 2  # the part of a step that is no turn
 CLOSER = 0.4  # of the distance from the neighbours' motion to that of the poses: the sweeps move as the neighbours
 BACK = 0.3  # of a jump is left where the steps after it take it back
