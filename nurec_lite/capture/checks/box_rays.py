@@ -27,6 +27,7 @@ FEWEST = 15  # rays that tell of a box
 MOST = 500  # rays of a box that are looked at
 BOXES = 24  # of a sweep that are looked at
 SWEEPS = 24  # of a lidar
+Row = tuple[float, float, float, float]  # of a box in a sweep: track, share, returns, share that passes
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,7 @@ class BoxFit:
     tracks: Tensor  # [n] number of the track
     shares: Tensor  # [n] of the rays and returns that belong to the box, those that lie inside
     returns: Tensor  # [n] inside
+    passed: Tensor  # [n] of the same rays and returns, those that pass through the box
 
     def __len__(self) -> int:
         return len(self.tracks)
@@ -68,7 +70,7 @@ class BoxFit:
 
     def of(self, track: int) -> "BoxFit":
         own = self.tracks == track
-        return BoxFit(self.tracks[own], self.shares[own], self.returns[own])
+        return BoxFit(self.tracks[own], self.shares[own], self.returns[own], self.passed[own])
 
     def above(self, other: "BoxFit", numbers: list[int]) -> tuple[float, float]:
         """Mean difference of these tracks' shares, and how many standard errors it is."""
@@ -115,11 +117,11 @@ def fit_boxes(
 ) -> BoxFit:
     chosen = torch.arange(len(tracks)) if numbers is None else torch.tensor(numbers)
     rows = [row for one in rays for row in _boxes(one, tracks, chosen)] if len(chosen) else []
-    columns = torch.tensor(rows, dtype=torch.float64).view(-1, 3).unbind(1)
-    return BoxFit(columns[0].long(), columns[1], columns[2])
+    columns = torch.tensor(rows, dtype=torch.float64).view(-1, 4).unbind(1)
+    return BoxFit(columns[0].long(), *columns[1:])
 
 
-def _boxes(rays: Rays, tracks: Tracks, chosen: Tensor) -> list[tuple[float, float, float]]:  # track, share, returns
+def _boxes(rays: Rays, tracks: Tracks, chosen: Tensor) -> list[Row]:
     """Figures of the nearest boxes."""
     first, last = spans(tracks)
     known = chosen[((first <= rays.time) & (rays.time <= last))[chosen]]
@@ -170,7 +172,7 @@ def _held(
     box: Tensor,  # [n] 0 to k - 1
     row: Tensor,  # [n] of a ray that may meet the box
     steps: Tensor,  # [k] rays that each of them stands for
-) -> list[tuple[float, float, float]]:
+) -> list[Row]:
     origins, ways = world_rays(rays.frame, rays.sweep.select(row), rays.lidar)
     q, place = poses_of(tracks, known[box], rays.sweep.times[row])
     back, ranges, sizes = quat_conjugate(q), rays.sweep.ranges[row].double(), tracks.sizes[known].double()
@@ -191,7 +193,7 @@ def _held(
     counts = torch.stack([torch.bincount(box[rows], minlength=len(known)) for rows in kinds]).tolist()
     found = zip(known.tolist(), *counts, steps.tolist(), strict=True)
     return [
-        (k, hit / decided, step * own)
+        (k, hit / decided, step * own, past / decided)
         for k, hit, past, near, own, step in found
         if (decided := hit + past + near) >= FEWEST
     ]

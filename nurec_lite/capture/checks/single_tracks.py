@@ -19,6 +19,7 @@ LONG = 2.5  # metres: people are seen by few rays
 STEPS = [0.1 * sign * k for k in range(1, 16) for sign in (1, -1)]  # seconds that a track's times may be off
 SHORT = (0.1, -0.1, 0.2, -0.2)  # the same where boxes hold a part of their returns
 LISTED = 3  # tracks in a sentence
+THROUGH = 0.1  # share of rays that pass through boxes that are too small, at most: the object around them stops rays
 HALF, TWICE = (1.6, 0.7), 5.0  # metres: length and width of half a car at least, and length of two
 SURELY = 4  # boxes of a track that hold a part of their returns, at least
 LARGE, LATE = (0.15, 3.5), (0.2, 2.5)  # gain of such boxes, and standard errors: half as large, and at other times
@@ -80,7 +81,8 @@ def _empty(rays: list[Rays], track: Tracks, said: BoxFit, moves: bool, small: bo
     """The share and the words of the reading that fills empty boxes; `small`: only larger ones may."""
     if len(said) < (FEWEST - 1 if small else FEWEST) or said.share >= EMPTY:
         return None
-    readings = [_doubled(track)] if small else _readings(track, moves)
+    solid = float(said.passed.median()) <= THROUGH
+    readings = ([_doubled(track)] if solid else []) + ([] if small else list(_readings(track, moves)))
     fits = [(fit_boxes(rays, other), words) for other, words in readings]
     share, words = max(((fit.share, words) for fit, words in fits if len(fit) >= FEWEST), default=(0.0, ("", "")))
     return (share, words) if share >= max(GOOD, said.share + BETTER) else None
@@ -120,7 +122,6 @@ def _late(track: Tracks, seconds: float) -> tuple[Tracks, Words]:
 
 def _readings(track: Tracks, moves: bool) -> Iterator[tuple[Tracks, Words]]:
     yield turned(track, math.pi / 2), ("they are turned by 90 degrees", f"turn them {MADE}")
-    yield _doubled(track)
     yield raised(track, 0.5), ("their places are the middle of the bottom", f"raise them by half of the height {MADE}")
     yield raised(track, -0.5), ("their places are half of the height too high", f"lower them {MADE}")
     yield from (_late(track, seconds) for seconds in STEPS if moves)
