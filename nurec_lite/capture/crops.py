@@ -28,12 +28,8 @@ _EDGES = (
 _FEWEST = 5  # sweeps that these numbers are multiplied by
 _WIDEST = 0.5  # metres; where points are rarer, nothing is known
 _EVEN = (0.3, 0.7)  # share of the points that lie in the outer half, 0.5 if they are even
-_SWEEPS = (
-    0.5,
-    0.5,
-    0.75,
-    0.75,
-)  # share of the sweeps that must show a cut, by axis; a street need not be as wide as a box
+# share of the sweeps that must show a cut, by axis; a street need not be as wide as a box
+_SWEEPS = 0.5, 0.5, 0.75, 0.75
 _DIRECTIONS = 3  # octants that must show a cut of the range, and half degrees of elevation that must show a plane: the highest beam
 # alone ends in a plane, too, and a parked car is near on its own side
 

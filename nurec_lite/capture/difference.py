@@ -21,11 +21,8 @@ SAME_POSE, SAME_TURN = 1e-3, 1e-3  # metres and radians
 ELSEWHERE, AWRY = 5.0, math.radians(10)  # metres and radians; beyond, the scene is not where the sensors are
 ENCODED_ANEW = 0.9  # of the frames that were compared: where fewer have other files, these were edited
 GREY, MOST_GREY = 2.5, 16.0  # levels of 255 between small copies of an image: root of the mean square, and the largest
-METRES, SHARE, BRIGHT = (
-    0.005,
-    0.002,
-    0.01,
-)  # between sweeps: of mean ranges and points, of the number of rays, of intensities
+# between sweeps: of mean ranges and points, of the number of rays, of intensities
+METRES, SHARE, BRIGHT = 0.005, 0.002, 0.01
 
 Look = Callable[[str, int], Tensor]  # sensor and index of a frame of the opened capture -> its look
 

@@ -28,14 +28,8 @@ from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
-SHARED = (
-    "still_means",
-    "still_quats",
-    "scales",
-    "sh0",
-    "sh_rest",
-    "lidar",
-)  # by views of one collection of Gaussians
+# by views of one collection of Gaussians
+SHARED = "still_means", "still_quats", "scales", "sh0", "sh_rest", "lidar"
 MAX_BANDS = 1 << 12  # of all sweeps, as the operator takes it
 
 

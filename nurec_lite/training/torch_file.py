@@ -28,18 +28,10 @@ _DTYPES = {
     "torch ByteStorage": torch.uint8,
     "torch BFloat16Storage": torch.bfloat16,
 }
-_REBUILD, _ORDERED = (
-    "torch._utils _rebuild_tensor_v2",
-    "collections OrderedDict",
-)  # the latter holds hooks, and there are none
-_BESIDE = (
-    "data.pkl",
-    "byteorder",
-    "version",
-    ".format_version",
-    ".storage_alignment",
-    ".data/serialization_id",
-)  # records of no tensor
+# the latter holds hooks, and there are none
+_REBUILD, _ORDERED = "torch._utils _rebuild_tensor_v2", "collections OrderedDict"
+# records of no tensor
+_BESIDE = "data.pkl", "byteorder", "version", ".format_version", ".storage_alignment", ".data/serialization_id"
 _SCALARS = (str, int, float, bool, type(None))
 
 

@@ -20,22 +20,16 @@ from nurec_lite.capture.checks.tilts import posed_with, turn_of, turned, words_o
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.se3 import invert
 
-FITS, BETTER = (
-    0.7,
-    3.0,
-)  # excess of motions under a convention that fits, at most, and how many times less than under poses as they are
-CLOSELY, CLEARLY = (
-    0.35,
-    2.2,
-)  # the same where the excess under the poses as they are is not more than right poses may have
+# excess of motions under a convention that fits, at most, and how many times less than under poses as they are
+FITS, BETTER = 0.7, 3.0
+# the same where the excess under the poses as they are is not more than right poses may have
+CLOSELY, CLEARLY = 0.35, 2.2
 SHIFTS = 10  # frames that poses may be early or late
 SAME_SCALE = 0.07  # a scale is 1 within this
 MOVED = 0.5  # metres that a lidar moves, at least, for a scale to be known
 PENALTY = 0.05  # of excess, for a scale or for other axes: the plainest convention is named first
-BESIDE, AHEAD = (
-    0.3,
-    0.8,
-)  # penalty of a rig that does not move along its x axis, and the part of its way that it does at least
+# penalty of a rig that does not move along its x axis, and the part of its way that it does at least
+BESIDE, AHEAD = 0.3, 0.8
 TIE, ALSO = 0.1, 2  # of excess: another convention fits about as well; number of those that are named
 PLAIN = ("mount", "shift", "reading", "scale", "ranges", "rig", "lidar")  # families that may share a sentence
 MADE = "where the capture was made"

@@ -26,7 +26,7 @@ def exchanged_ends(paths: Sequence[Path]) -> Iterator[Verdict]:
         yield Verdict(NAME, odd[0][0], Level.LIKELY, sentence, remedy, {BACK: metres})
 
 
-def _back(path: Path) -> Tensor:  # [n] metres: the way of the rig within each frame
+def _back(path: Path) -> Tensor:  # [n] metres that the rig goes back within each frame
     first, last = (
         torch.stack([getattr(f, f"T_world_rig_{end}")[:3, 3] for f in path.frames]) for end in ("start", "end")
     )

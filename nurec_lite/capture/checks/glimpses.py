@@ -25,10 +25,8 @@ PIXELS, JPEG = 19e6, 0.1  # that are decoded at the start of a run, and the part
 SECTORS, POINTS = 90, 10_000  # around a lidar, and points of a sweep that are looked at, about
 RAYS = 1.3e6  # of a lidar that are looked at, at the start of a run
 READ = 0.1  # of a look: the cost of a ray that is only read
-PHASED, STEADY = (
-    500,
-    0.7,
-)  # points that show the turn with time, about, and length of the mean of their phases on a circle of one
+# points that show the turn with time, about, and length of the mean of their phases on a circle of one
+PHASED, STEADY = 500, 0.7
 RUN = 9  # neighbouring frames that are compared, where the budget is too small for all
 FEW = 3  # frames that one work looks at
 

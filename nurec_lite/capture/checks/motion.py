@@ -16,10 +16,8 @@ from nurec_lite.geometry.se3 import invert
 FEWEST = 20  # upright surface points across every direction, at least
 SHARE = 0.5  # of points that lie on the other sweep, at least
 BLURRED = 0.1  # metres: standard error of a motion, at most
-STANDS, SEEMS = (
-    0.1,
-    0.6,
-)  # part of the posed way that is no motion, and shares of points under poses that may be right all the same
+# part of the posed way that is no motion, and shares of points under poses that may be right all the same
+STANDS, SEEMS = 0.1, 0.6
 METRES, PART = 0.1, 0.08  # by how much a right motion may differ: metres, and part of the way
 RADIANS = 0.006  # by how much the rotation of a right motion may differ
 SIGMAS = 4.0  # standard errors that a right motion may differ

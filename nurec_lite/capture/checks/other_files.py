@@ -20,10 +20,8 @@ from nurec_lite.geometry.camera import Camera
 SAME = 0.999  # of another guess's contrast: no worse
 ALIKE = 0.9  # of it, where another camera shows the reading
 GAIN = 1.03  # times the contrast as the capture says, at least
-ZEROS, PERHAPS = (
-    0.9,
-    1.12,
-)  # of another guess's contrast: zeros in a file that never has any, and in a mounting that may have them
+# of another guess's contrast: zeros in a file that never has any, and in a mounting that may have them
+ZEROS, PERHAPS = 0.9, 1.12
 PLACES = tuple(kind for kind in KINDS if kind.name in ("ahead", "left", "up"))
 ROUNDS = 4  # each moves a missing place along one axis
 DOUBTS = (Level.CERTAIN, Level.LIKELY)

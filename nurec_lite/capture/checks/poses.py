@@ -22,16 +22,11 @@ from nurec_lite.geometry.lidar import Lidar
 NAME = "poses and sweeps"
 LIKELY, CERTAIN = 1.3, 2.0  # excess of the motions, in the mean
 NAMED, SUSPECT = 1.0, 0.5  # the same where a convention fits: certainly wrong, and likely
-FEWER, FEWEST = (
-    0.85,
-    0.6,
-)  # shares of points that lie on the other sweep under poses likely and certainly wrong, at most
+# shares of points that lie on the other sweep under poses likely and certainly wrong, at most
+FEWER, FEWEST = 0.85, 0.6
 STILL = 0.05  # part of the way that poses of a standing vehicle go at most
-FEWEST_SURE, PART, SIGMAS = (
-    6,
-    0.4,
-    4.0,
-)  # motions, part of their excess that is left, and standard errors: a convention is certain
+# motions, part of their excess that is left, and standard errors: a convention is certain
+FEWEST_SURE, PART, SIGMAS = 6, 0.4, 4.0
 MOST = 0.75  # of the motions disagree with poses that are certainly wrong
 
 

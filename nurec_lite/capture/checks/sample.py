@@ -23,10 +23,8 @@ IMAGES = 8  # of a camera, before training
 SWEEPS = 12  # of a lidar, before training; pairs of neighbours, see Sample.sweep_pairs
 MOTIONS = 3  # sweeps for each motion of a lidar that is measured
 SPAN = 1.0  # seconds that a motion lasts at most, about
-JUMP_AT, JUMP_END = (
-    "at_s",
-    "until_s",
-)  # figures of a verdict: first and last second of poses that are known to be wrong
+# figures of a verdict: first and last second of poses that are known to be wrong
+JUMP_AT, JUMP_END = "at_s", "until_s"
 BY_SWEEPS = "by_sweeps"  # 1: sweeps contradict those poses
 KEPT_BYTES = 1 << 30  # of decoded frames at most
 

@@ -14,10 +14,8 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import POSITIONED
 from nurec_lite.geometry.lidar import Lidar
 
-PART, EACH = (
-    0.009,
-    0.005,
-)  # of the way: the median is off by more, and so are most motions; right poses are within 0.002
+# of the way: the median is off by more, and so are most motions; right poses are within 0.002
+PART, EACH = 0.009, 0.005
 WORDS = {
     1: (("left", "drift to the right", "right"), ("right", "drift to the left", "left")),
     2: (("up", "sink", "down"), ("down", "climb", "up")),

@@ -20,11 +20,8 @@ from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
 
 FROM_SWEEPS = f"estimate poses from the sweeps by data.poses.source=lidar, or {REMEDY}"
-LEAST = (
-    math.radians(0.15),
-    math.radians(0.1),
-    0.03,
-)  # a step may be so far from its neighbours': roll and pitch, yaw, metres,
+# a step may be so far from its neighbours': roll and pitch, yaw, metres,
+LEAST = math.radians(0.15), math.radians(0.1), 0.03
 NOISE = 4.5, 4.5, 5.0  # and so many times the median; longer motions by the square root of their steps more
 REACH = 3  # neighbours of a step on each side that the expected motion comes from, at most
 WAY = 2  # the part of a step that is no turn

@@ -9,10 +9,8 @@ from nurec_lite.capture.checks.agreed import Agreement
 if TYPE_CHECKING:
     from nurec_lite.capture.checks.sample import Sample  # a mere reader of starts goes without the checks
 
-DEGREES, SECONDS = (
-    0.08,
-    0.006,
-)  # that edges are off by where nothing else is: on the bundled street by 0.03 degrees and 3.6 ms
+# that edges are off by where nothing else is: on the bundled street by 0.03 degrees and 3.6 ms
+DEGREES, SECONDS = 0.08, 0.006
 SIGMAS = 4.0  # standard errors of an offset from edges, at least
 
 

@@ -14,10 +14,8 @@ from nurec_lite.capture.odometry.reckoning import Twists, exp, integrated, log
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.geometry.se3 import invert
 
-DENSE, MOST_PARTS = (
-    0.02,
-    10,
-)  # seconds between the poses that a path is handed on by at most, unless that makes too many
+# seconds between the poses that a path is handed on by at most, unless that makes too many
+DENSE, MOST_PARTS = 0.02, 10
 
 
 @dataclass(frozen=True, eq=False)

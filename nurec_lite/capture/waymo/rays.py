@@ -28,10 +28,8 @@ MOST = 1 << 20  # pixels of a range image
 FARTHEST = {TOP: 75.0}  # metres, cut there by Waymo; others see 20 m
 NEAR = 20.0
 FARTHEST_RETURN = 1e4  # metres: from here on, a file is damaged
-SURVEYED, COLUMNS = (
-    6,
-    8,
-)  # sweeps that show the directions which the vehicle blocks; columns of their poses that are compared
+# sweeps that show the directions which the vehicle blocks; columns of their poses that are compared
+SURVEYED, COLUMNS = 6, 8
 GROUND = math.radians(-8)  # rays below reach the ground within 15 m, so nearly all return
 
 
