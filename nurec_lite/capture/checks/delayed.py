@@ -14,12 +14,11 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.motion import Motion, Motions
-from nurec_lite.capture.checks.motions import more_motions
+from nurec_lite.capture.checks.motions import confirmed, more_motions
 from nurec_lite.capture.checks.register import log
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
-from nurec_lite.capture.types import POSITIONED
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
 
@@ -102,11 +101,8 @@ def _solved(off: Tensor, change: Tensor, ways: Tensor) -> Delay:  # [m, 6], [m, 
 
 
 def turning(sample: Sample, lidar: Lidar, motions: Motions, check: str) -> Verdict | None:
-    """A finding about poses that seem right otherwise; twice as many motions confirm it. Poses of satellites drift so much anyway."""
-    if sample.capture.poses_from == POSITIONED or _drift(motions) is None:
-        return None
-    more = more_motions(sample, lidar)
-    drift = _drift(Motions(more)) if more else None
+    """A finding about poses that seem right otherwise."""
+    drift = confirmed(sample, lidar, motions, _drift)
     if drift is None:
         return None
     side = "left" if drift > 0 else "right"

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,10 +13,11 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.register import Cloud, Fit, Pair, Surface, cloud_of, exp, log, velocity_of
 from nurec_lite.capture.checks.sample import SPAN, Sample, frames_in
-from nurec_lite.capture.types import Frame, SweepFrame
+from nurec_lite.capture.types import POSITIONED, Frame, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix
 
+Told = TypeVar("Told")
 WAY = 10.0  # metres between the sweeps of a motion, at most, about
 PARTS = 0.7, 1.2  # of these, where such a sweep is decoded in any case
 FAR = 0.6  # metres between where the poses put points at the end and where the first motion makes one expect them, at most, where one
@@ -43,6 +45,14 @@ def more_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
     """Returns twice as many motions, for doubtful poses."""
     twice = Sample(sample.capture, sample.images, None if sample.sweeps is None else 2 * sample.sweeps, sample.found)
     return sample.kept(("more motions", lidar.name), lambda: undisturbed(twice, lidar))
+
+
+def confirmed(sample: Sample, lidar: Lidar, motions: Motions, tells: Callable[[Motions], Told | None]) -> Told | None:
+    """The result for twice as many motions; None where these or the given ones tell nothing, and for poses of satellites, which drift."""
+    if sample.capture.poses_from == POSITIONED or tells(motions) is None:
+        return None
+    more = more_motions(sample, lidar)
+    return tells(Motions(more)) if more else None
 
 
 def undisturbed(sample: Sample, lidar: Lidar) -> list[Motion]:

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.motion import Motions
-from nurec_lite.capture.checks.motions import more_motions
+from nurec_lite.capture.checks.motions import confirmed
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.stretched import LEAST, LONG, MANY, WAY
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.types import POSITIONED
 from nurec_lite.geometry.lidar import Lidar
 
 # of the way: the median is off by more, and so are most motions; right poses are within 0.002
@@ -23,11 +22,8 @@ WORDS = {
 
 
 def sloped(sample: Sample, lidar: Lidar, motions: Motions, check: str) -> Verdict | None:
-    """A finding about poses that seem right otherwise; twice as many motions confirm it. Poses of satellites drift so much anyway."""
-    if sample.capture.poses_from == POSITIONED or _aside(motions) is None:
-        return None
-    more = more_motions(sample, lidar)
-    found = _aside(Motions(more)) if more else None
+    """A finding about poses that seem right otherwise."""
+    found = confirmed(sample, lidar, motions, _aside)
     if found is None:
         return None
     axis, part = found

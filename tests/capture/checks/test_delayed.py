@@ -4,11 +4,10 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 
 import pytest
 import torch
-from tiny_capture import ROOT
+from kept_sweeps import kept_street
 from torch import Tensor
 
 from nurec_lite.capture.checks.delayed import delayed, turning
@@ -17,18 +16,11 @@ from nurec_lite.capture.checks.motions import known_motions
 from nurec_lite.capture.checks.poses import check_poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import POSITIONED, Capture, Frame
 from nurec_lite.geometry.se3 import invert, pose_matrix, rotvec_to_quat
 
 Path = Callable[[Tensor], Tensor]  # [n] seconds -> [n, 4, 4]
-
-
-@lru_cache(maxsize=1)
-def street() -> Capture:
-    capture = read_pack(ROOT / "data/street.pack")
-    return replace(capture, sweeps=tuple(replace(f, load=lru_cache(f.load)) for f in capture.sweeps))
 
 
 def doubts(capture: Capture) -> list[Verdict]:
@@ -52,7 +44,7 @@ def late(capture: Capture, seconds: float) -> Capture:
     ("seconds", "words"), [(0.2, "s earlier: the sweeps of lidar"), (-0.2, "s later: the sweeps of lidar")]
 )
 def test_poses_that_are_all_late_are_named_where_speed_changes(seconds: float, words: str) -> None:
-    (found,) = doubts(late(street(), seconds))
+    (found,) = doubts(late(kept_street(), seconds))
     assert found.level is Level.LIKELY and words in found.sentence and found.remedy is not None
     assert found.figures["late_s"] == pytest.approx(seconds, abs=0.04)
     assert found.remedy.endswith("or estimate poses from the sweeps by data.poses.source=lidar")
@@ -60,12 +52,12 @@ def test_poses_that_are_all_late_are_named_where_speed_changes(seconds: float, w
 
 def drifting(degrees: float) -> Capture:
     """The heading turns so much a metre, and the way with it."""
-    path = trajectory_of(street())
+    path = trajectory_of(kept_street())
     turned = [path.poses[0]]
     for step in invert(path.poses[:-1]) @ path.poses[1:]:
         turn = torch.tensor([0.0, 0.0, math.radians(degrees) * float(step[:3, 3].norm())], dtype=torch.float64)
         turned.append(turned[-1] @ step @ pose_matrix(rotvec_to_quat(turn), torch.zeros(3, dtype=torch.float64)))
-    return posed(street(), replace(path, poses=torch.stack(turned)).at)
+    return posed(kept_street(), replace(path, poses=torch.stack(turned)).at)
 
 
 @pytest.mark.parametrize(("degrees", "side"), [(0.03, "left"), (-0.02, "right")])
@@ -78,12 +70,12 @@ def test_a_heading_that_drifts_is_named_with_its_side(degrees: float, side: str)
 
 def test_satellites_may_drift_and_right_poses_raise_nothing() -> None:
     assert doubts(replace(drifting(0.03), poses_from=POSITIONED)) == []
-    assert doubts(street()) == [] and doubts(late(street(), 0.02)) == [] and doubts(drifting(0.005)) == []
+    assert doubts(kept_street()) == [] and doubts(late(kept_street(), 0.02)) == [] and doubts(drifting(0.005)) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_sweeps_tell_nothing(count: int) -> None:
-    capture = late(street(), 0.2)
+    capture = late(kept_street(), 0.2)
     assert doubts(replace(capture, sweeps=capture.sweeps[:count])) == []
 
 

@@ -4,25 +4,17 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 
 import pytest
 import torch
-from tiny_capture import ROOT
+from kept_sweeps import kept_street
 from torch import Tensor
 
 from nurec_lite.capture.checks.poses import check_poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import POSITIONED, Capture, Frame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
-
-
-@lru_cache(maxsize=1)
-def street() -> Capture:
-    capture = read_pack(ROOT / "data/street.pack")
-    return replace(capture, sweeps=tuple(replace(f, load=lru_cache(f.load)) for f in capture.sweeps))
 
 
 def doubts(capture: Capture) -> list[Verdict]:
@@ -43,7 +35,7 @@ def placed(capture: Capture, place: Callable[[Tensor], Tensor]) -> Capture:
 
 
 def climbing(part: float) -> Capture:
-    return placed(street(), lambda p: p + torch.tensor([0.0, 0.0, part]) * p[0])
+    return placed(kept_street(), lambda p: p + torch.tensor([0.0, 0.0, part]) * p[0])
 
 
 @pytest.mark.parametrize(("part", "way", "poses"), [(0.012, "down", "climb"), (-0.03, "up", "sink")])
@@ -60,7 +52,7 @@ def test_poses_that_climb_are_named(part: float, way: str, poses: str) -> None:
 
 
 def test_a_percent_too_long_is_named() -> None:
-    (found,) = doubts(placed(street(), lambda p: 1.01 * p))
+    (found,) = doubts(placed(kept_street(), lambda p: 1.01 * p))
     assert "lidar moves less than the poses say, by 1.0 % or more" in found.sentence
 
 
@@ -68,7 +60,9 @@ def test_a_lidar_that_is_turned_by_a_degree_is_named() -> None:
     angle = torch.deg2rad(torch.tensor(1.0, dtype=torch.float64))
     turn = torch.eye(4, dtype=torch.float64)
     turn[:2, :2] = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
-    odd = replace(street(), lidars=tuple(replace(x, T_rig_lidar=x.T_rig_lidar @ turn) for x in street().lidars))
+    odd = replace(
+        kept_street(), lidars=tuple(replace(x, T_rig_lidar=x.T_rig_lidar @ turn) for x in kept_street().lidars)
+    )
     (found,) = doubts(odd)
     assert "farther left" in found.sentence
     assert found.sentence.endswith("or lidar looks 1.0° farther right than T_rig_lidar says.")
@@ -78,7 +72,7 @@ def test_a_lidar_that_is_turned_by_a_degree_is_named() -> None:
 
 def with_two_lidars() -> Capture:
     """The second one sits farther right, and is turned: it measures the points of the first one."""
-    lidar, X = street().lidars[0], torch.eye(4, dtype=torch.float64)
+    lidar, X = kept_street().lidars[0], torch.eye(4, dtype=torch.float64)
     X[:3] = torch.tensor([[0.8, -0.6, 0.0, 0.6], [0.6, 0.8, 0.0, -0.7], [0.0, 0.0, 1.0, -0.3]])
     T_to = torch.linalg.inv(X).float()
 
@@ -91,8 +85,8 @@ def with_two_lidars() -> Capture:
         return replace(frame, sensor="second", load=lambda: seen(frame.load()))
 
     second = replace(lidar, name="second", T_rig_lidar=lidar.T_rig_lidar.double() @ X, spins=False)
-    sweeps = (*street().sweeps, *map(of_second, street().sweeps))
-    return replace(street(), lidars=(lidar, second), sweeps=sweeps)
+    sweeps = (*kept_street().sweeps, *map(of_second, kept_street().sweeps))
+    return replace(kept_street(), lidars=(lidar, second), sweeps=sweeps)
 
 
 def test_mountings_of_two_lidars_that_are_exchanged_are_named() -> None:
@@ -127,7 +121,7 @@ def test_a_second_lidar_that_sits_elsewhere_is_named(way: tuple[float, float, fl
 
 def test_half_a_percent_is_right() -> None:
     """Right poses of KITTI, of the street and of its seeds are within 0.2 %."""
-    assert doubts(climbing(0.005)) == [] and doubts(street()) == []
+    assert doubts(climbing(0.005)) == [] and doubts(kept_street()) == []
 
 
 def test_poses_of_satellites_may_drift() -> None:
