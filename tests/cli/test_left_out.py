@@ -28,8 +28,8 @@ MEASURING = {
     "evaluation.measure.corrections": "A summary of the figures failed",
     "evaluation.measure._drawn": "The choice of images that are drawn failed",
     "evaluation.measure.to_picture": "A picture of an image failed",
-    "evaluation.measure.comparison": "A picture of an image failed",
-    "evaluation.measure.range_picture": "A picture of a sweep failed",
+    "evaluation.drawing.comparison": "A picture of an image failed",
+    "evaluation.drawing.range_picture": "A picture of a sweep failed",
 }
 FINDINGS = {
     "capture.checks.alignment.image_edges": "The check of cameras and sweeps failed",
@@ -90,7 +90,7 @@ HIDING = {
     "evaluation.findings.findings",
     "report.page.document",
     "evaluation.measure._drawn",
-    "evaluation.measure.comparison",
+    "evaluation.drawing.comparison",
 }
 MOST = [place for place in (*MEASURING, *FINDINGS, *REPORT) if place not in HIDING]
 HIDDEN = {"report.views._image", "report.views._sweep"}  # where others fail

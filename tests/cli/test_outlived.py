@@ -15,7 +15,7 @@ from shell import Train
 
 from nurec_lite.base import files
 from nurec_lite.base.folders import MARKER
-from nurec_lite.evaluation import measure
+from nurec_lite.evaluation import drawing, measure
 from nurec_lite.scene import moments
 from nurec_lite.training import loop
 from nurec_lite.training.checkpoint import load_checkpoint
@@ -205,7 +205,7 @@ def test_pictures_that_fail_cost_no_metrics(train: Train, tmp_path: Path, monkey
     def save_png(path: Path, picture: Any) -> None:
         raise files.OutputError(f"{path} cannot be written")
 
-    monkeypatch.setattr(measure, "save_png", save_png)
+    monkeypatch.setattr(drawing, "save_png", save_png)
     ended = train(f"out={tmp_path / 'out'}", "train.steps=1", "train.evaluate=true")
     assert ended.code == 2 and "cannot be written; " in ended.error
     assert json.loads((tmp_path / "out/metrics.json").read_text())["psnr"] > 5

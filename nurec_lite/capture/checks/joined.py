@@ -76,7 +76,10 @@ def joined(sample: Sample, verdicts: list[Verdict]) -> list[Verdict]:
 def _with_the_reader_s(
     right: list[tuple[Cause, Measured]], explained: Sequence[Verdict]
 ) -> list[tuple[Cause, Measured]]:
-    """Causes with a reader's key for labels of other frames; none if these are the only cause."""
+    """Causes with a reader's key for labels of other frames; none if these are the only cause. Labels do not change the
+    motions of sweeps."""
+    if any(v.check == poses.NAME for v in explained):
+        return [(c, f) for c, f in right if not c.meaning.startswith(LABELS)]
     keyed = next((v.remedy for v in explained if v.check == boxes.NAME and v.remedy and v.remedy.startswith(KEY)), None)
     labels = [cause.meaning.startswith(LABELS) for cause, _ in right]
     if keyed is None or not any(labels):

@@ -16,6 +16,7 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 FEWEST = 5  # neighbouring frames that tell anything
 MOVED = 0.2  # metres from a frame to the next that change the view
 ORDERED = 1.25  # times as different as neighbours are frames that are two apart, in the median, where order shows
+AROUND = 8  # frames before and after that show whether order shows: at a corner the view changes too much
 EXCHANGED = 0.85  # times as different as neighbours are those two apart at most, around two frames that are exchanged
 STRANGE = 1.2  # times as different as the frames around it are from each other is a strange frame from both, at least
 CUT = 2.5  # times as different as the neighbours before and after are two frames with a cut between them, at least
@@ -114,10 +115,15 @@ def wrong_places(
 
 def _exchanged(one: Tensor, two: Tensor, moved: Tensor) -> list[int]:
     ratio = (two[:-1] + two[1:]) / (one[:-2] + one[2:]).clamp(min=1e-12)
-    if float(ratio.median()) < ORDERED:
-        return []
     driving = moved[:-2] & moved[1:-1] & moved[2:]
-    return [k + 1 for k in ((ratio < EXCHANGED) & driving).nonzero()[:, 0].tolist()]
+    ordered = _usual(ratio) >= ORDERED
+    return [k + 1 for k in ((ratio < EXCHANGED) & ordered & driving).nonzero()[:, 0].tolist()]
+
+
+def _usual(values: Tensor) -> Tensor:  # [n], n > 0 -> [n] the median of those around each
+    width = min(len(values), 2 * AROUND + 1)
+    medians = values.unfold(0, width, 1).median(1).values
+    return medians[(torch.arange(len(values)) - width // 2).clamp(0, len(values) - width)]
 
 
 def _strange(one: Tensor, two: Tensor) -> list[int]:

@@ -93,6 +93,19 @@ def test_views_that_all_differ_show_no_order() -> None:
     assert (places.exchanged, places.strange, places.cuts) == ([], [], [])
 
 
+def test_a_corner_where_all_views_differ_shows_no_exchange() -> None:
+    """Around it neighbours are alike; in it a copy happens to be nearer to the next but one."""
+    draw = torch.Generator().manual_seed(0)
+    copies = torch.arange(80.0)[:, None] / 8 + 0.02 * torch.randn(80, 64, generator=draw)
+    copies[30:50] = torch.randn(20, 64, generator=draw)
+    copies[41] = 0.6 * copies[39] + 0.4 * copies[41]
+    copies[40] = 0.6 * copies[42] + 0.4 * copies[40]
+    always = torch.ones(79, dtype=torch.bool)
+    assert wrong_places(copies, always, always).exchanged == []
+    copies[[10, 11]] = copies[[11, 10]]
+    assert wrong_places(copies, always, always).exchanged == [10]
+
+
 def test_many_pixels_are_compared_in_runs_of_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glimpses, "PIXELS", 20 * 2 * 192 * 96)
     runs = glimpse_runs(Sample(street()), [f for f in street().images if f.sensor == "camera_0"])
