@@ -38,7 +38,7 @@ from nurec_lite.capture.checks.doubts import read_doubts, write_doubts
 from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.digest import Digest
-from nurec_lite.capture.tracking.source import begin_search, end_search
+from nurec_lite.capture.searching import begin_search, end_search
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.cluster import lost_jobs_fail

@@ -16,9 +16,11 @@ from nurec_lite.base import waiting
 from nurec_lite.base.pool import in_threads
 from nurec_lite.base.waiting import done_apart
 from nurec_lite.capture.checks.begun import CHECKER, begin_checker, begin_checks
+from nurec_lite.capture.odometry.choose import posed
+from nurec_lite.capture.searching import POSER, SEARCHER, begin_search, end_search
 from nurec_lite.capture.tracking.found import find_tracks
-from nurec_lite.capture.tracking.source import SEARCHER, begin_search, end_search, with_tracks
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.tracking.source import with_tracks
+from nurec_lite.capture.types import ESTIMATED, Capture
 from nurec_lite.config import DataConfig
 from nurec_lite.readers import open_capture, read_capture
 
@@ -29,7 +31,7 @@ def helper(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     begin_search()
     begin_checker()
     yield
-    waiting.end(SEARCHER)
+    end_search()
     waiting.end(CHECKER)
 
 
@@ -59,7 +61,14 @@ def test_tracks_of_another_process_are_those_of_this_one(street: Capture) -> Non
     here = find_tracks(street)
     assert len(here) and there.ids == here.ids and torch.equal(there.translations, here.translations)
     checks = begin_checks(street, "street", False, apart=True)
-    assert checks.doubts() == [] and not waiting._waiting
+    assert checks.doubts() == [] and set(waiting._waiting) == {POSER}
+
+
+def test_poses_of_another_process_are_those_of_this_one(street: Capture) -> None:
+    there, here = posed(street, "lidar"), posed(street, "lidar")
+    assert POSER not in waiting._waiting and there.poses_from == here.poses_from == ESTIMATED
+    for mine, other in zip((*here.images, *here.sweeps), (*there.images, *there.sweeps), strict=True):
+        assert mine.load is other.load and torch.equal(mine.T_world_rig_end, other.T_world_rig_end)
 
 
 def test_a_search_uses_threads_of_its_own_process() -> None:
@@ -74,7 +83,7 @@ def test_a_process_that_dies_costs_neither_search_nor_checks(street: Capture) ->
 
 def test_a_drive_with_tracks_needs_no_search(street: Capture) -> None:
     with_tracks(street, "capture")
-    assert set(waiting._waiting) == {SEARCHER, CHECKER}
+    assert set(waiting._waiting) == {POSER, SEARCHER, CHECKER}
     end_search()
     end_search()
     assert set(waiting._waiting) == {CHECKER}

@@ -35,4 +35,4 @@ def sharpness_of(capture: Capture, lidar: Lidar) -> tuple[int, Sharpness]:
     pairs = pairs_of(len(frames), PAIRS)
     clouds = {k: cloud_of(lidar, frames[k]) for k in sorted({k for pair in pairs for k in pair})}
     middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
-    return pairs[0][1] - pairs[0][0], sharpness(clouds, pairs, poses_of(frames), middles)
+    return pairs[0][1] - pairs[0][0], sharpness(clouds, pairs, [poses_of(frames)], middles)[0]

@@ -4,19 +4,22 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.waiting import done_apart
 from nurec_lite.capture.digest import KnownPath
-from nurec_lite.capture.odometry.clouds import Cloud, Poses, clouds_of
+from nurec_lite.capture.odometry.clouds import Clouds, Poses
 from nurec_lite.capture.odometry.estimate import Estimate, estimated
 from nurec_lite.capture.odometry.glance import poses_of, seem_sharp
 from nurec_lite.capture.odometry.known import about, as_known, completed, covers, replaces
 from nurec_lite.capture.odometry.reckoning import log as twist_of
 from nurec_lite.capture.odometry.replace import with_poses
 from nurec_lite.capture.odometry.sharpness import GAP, Sharpness, pairs_of, sharpness
+from nurec_lite.capture.searching import POSER
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, UNKNOWN, Capture, CaptureError, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
@@ -57,12 +60,11 @@ class Drive:
 
 @dataclass(frozen=True)
 class Found:
-    """An estimate, and how sharp it is."""
+    """An estimate, how sharp it is, and how sharp the capture's own poses are if there are any."""
 
     estimate: Estimate
-    clouds: Sequence[Cloud]
-    pairs: Sequence[tuple[int, int]]
     sharp: Sharpness
+    own: Sharpness | None
 
 
 def posed(
@@ -82,8 +84,6 @@ def posed(
         return capture
     if source == "capture" or (source == "auto" and capture.poses_from in (CHOSEN, ESTIMATED)):
         return capture
-    if source == "auto" and capture.poses_from == GIVEN and seem_sharp(drive.frames, drive.lidar):
-        return replace(capture, poses_from=CHOSEN)
     return _chosen(drive, source)
 
 
@@ -109,45 +109,52 @@ def _drive_of(capture: Capture) -> Drive | None:
 
 
 def _chosen(drive: Drive, source: str) -> Capture:
+    capture = drive.capture
     try:
-        found = _found(drive)
-        problem = f"sweeps would lie {found.sharp.median:.2f} m apart" if found.sharp.median > BLURRED else None
+        found = done_apart(POSER, partial(_looked, drive, source))
     except UserError:
         raise
     except (ArithmeticError, RuntimeError, ValueError, IndexError) as error:  # points that show nothing
         log.debug("poses could not be estimated", exc_info=True)
-        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"
-    if problem is not None:
-        return _kept(drive.capture, source, problem)
-    if drive.capture.poses_from == UNKNOWN:
+        return _kept(
+            capture, source, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"
+        )
+    if found is None:
+        return replace(capture, poses_from=CHOSEN)
+    if found.sharp.median > BLURRED:
+        return _kept(capture, source, f"sweeps would lie {found.sharp.median:.2f} m apart")
+    if found.own is None:
         log.info("poses: %s; sweeps %d apart lie within %s", found.estimate.sources, GAP, found.sharp)
-        return replace(with_poses(drive.capture, found.estimate.path.at), poses_from=ESTIMATED)
-    return _better(drive, source, found)
+        return replace(with_poses(capture, found.estimate.path.at), poses_from=ESTIMATED)
+    return _better(drive, source, found.estimate, found.sharp, found.own)
 
 
-def _found(drive: Drive) -> Found:
-    clouds = clouds_of(drive.frames, drive.lidar)
+def _looked(drive: Drive, source: str) -> Found | None:
+    """The estimate; None where a quick look shows that the capture's own poses are as sharp as the lidar can tell."""
+    if source == "auto" and drive.capture.poses_from == GIVEN and seem_sharp(drive.frames, drive.lidar):
+        return None
+    clouds = Clouds(drive.frames, drive.lidar)
     known = None if drive.capture.poses_from == UNKNOWN else drive.said
-    estimate = estimated(clouds, drive.span, drive.capture.measured, known)
-    pairs = pairs_of(len(clouds), PAIRS)
-    return Found(estimate, clouds, pairs, sharpness(clouds, pairs, estimate.path.at, drive.middles))
+    estimate = estimated(clouds, drive.middles, drive.span, drive.capture.measured, known)
+    paths = [estimate.path.at, *([] if known is None else [known])]
+    found = sharpness(clouds, pairs_of(len(clouds), PAIRS), paths, drive.middles)
+    return Found(estimate, found[0], found[1] if known is not None else None)
 
 
-def _better(drive: Drive, source: str, found: Found) -> Capture:
+def _better(drive: Drive, source: str, estimate: Estimate, sharp: Sharpness, own: Sharpness) -> Capture:
     """Returns the sharper poses; a line of the log names them and the sharpness of both."""
     capture = drive.capture
-    if source == "auto" and capture.poses_from == GIVEN and _contradict(drive, found.estimate):
+    if source == "auto" and capture.poses_from == GIVEN and _contradict(drive, estimate):
         log.debug("poses: the capture's own, which the sweeps contradict; the checks of the capture name that")
         return capture
-    own = sharpness(found.clouds, found.pairs, drive.said, drive.middles)
-    if source == "lidar" or _sharper(found.sharp, own):
+    if source == "lidar" or _sharper(sharp, own):
         line, figures = (
-            f"{found.estimate.sources}; sweeps %d apart lie within %s, by the capture's own poses %s",
-            (found.sharp, own),
+            f"{estimate.sources}; sweeps %d apart lie within %s, by the capture's own poses %s",
+            (sharp, own),
         )
-        capture, poses_from = with_poses(capture, _in_world(drive, found.estimate)), ESTIMATED
+        capture, poses_from = with_poses(capture, _in_world(drive, estimate)), ESTIMATED
     else:
-        line, figures = "the capture's own; sweeps %d apart lie within %s, by estimated ones %s", (own, found.sharp)
+        line, figures = "the capture's own; sweeps %d apart lie within %s, by estimated ones %s", (own, sharp)
         poses_from = CHOSEN
     log.info(f"poses: {line}", GAP, *figures)
     return replace(capture, poses_from=poses_from)

@@ -4,11 +4,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
+from nurec_lite.base.processes import Kind
+from nurec_lite.base.waiting import shared_out
 from nurec_lite.capture.types import Returning, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import transform
@@ -20,7 +23,8 @@ LOOKED_AT = 60_000  # points of a sweep before that, about
 MOST, FEWEST = 7_000, 1_500  # points of a sweep after that, in a short and in a long drive
 ALL = 4_000_000  # points of a drive, about
 KEYS = 17  # poses in a sweep; between two, a point moves evenly
-CELLS = 1 << 19  # of a table of cubes: some share one
+CELLS = 1 << 19  # of a table of cubes, a power of 2: some share one
+WORKERS = Kind("a process that estimates poses")
 _PRIMES = (73_856_093, 19_349_669, 83_492_791)  # Teschner et al. 2003, Optimized Spatial Hashing
 
 
@@ -60,9 +64,27 @@ def moved(clouds: Sequence[Cloud], poses: Poses) -> list[Tensor]:  # [n, 3] each
     return list(in_threads(lambda k: clouds[k].moved_by(at[k]), range(len(clouds))))
 
 
-def clouds_of(frames: Sequence[SweepFrame], lidar: Lidar) -> list[Cloud]:
-    most = max(FEWEST, min(MOST, ALL // max(1, len(frames))))
-    return list(in_threads(partial(cloud_of, lidar, most=most), frames))
+class Clouds(Sequence[Cloud]):
+    """The clouds of sweeps. Others are made while the first ones are used, in order."""
+
+    def __init__(self, frames: Sequence[SweepFrame], lidar: Lidar) -> None:
+        most = max(FEWEST, min(MOST, ALL // max(1, len(frames))))
+        self._count = len(frames)
+        self._made: list[Cloud] = []
+        self._coming = shared_out(partial(cloud_of, lidar, most=most), frames, WORKERS)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, k: Any) -> Any:
+        if isinstance(k, slice):
+            return [self[i] for i in range(len(self))[k]]
+        place = range(len(self))[k]
+        while len(self._made) <= place:
+            self._made.append(next(self._coming))
+            if len(self._made) == len(self):
+                next(self._coming, None)  # ends those that made them
+        return self._made[place]
 
 
 def cloud_of(lidar: Lidar, frame: SweepFrame, most: int = MOST) -> Cloud:
@@ -90,9 +112,12 @@ def thinned(
 ) -> Tensor:  # [m] indices, rising
     """The first point in each cube; cubes that share a place in the table count as one."""
     x, y, z = (points / cell).floor().long().unbind(1)
-    key = (x * _PRIMES[0] ^ y * _PRIMES[1] ^ z * _PRIMES[2]) % CELLS
-    first = torch.full((CELLS,), len(points)).scatter_reduce_(0, key, torch.arange(len(points)), "amin")
-    return first[first < len(points)].sort().values
+    key = (x * _PRIMES[0] ^ y * _PRIMES[1] ^ z * _PRIMES[2]) & (CELLS - 1)
+    rows = torch.arange(len(points), dtype=torch.int32)
+    first = torch.empty(CELLS, dtype=torch.int32)
+    first[key] = len(points)  # only places that are used: to fill the whole table takes longer
+    first.scatter_reduce_(0, key, rows, "amin")
+    return (first[key] == rows).nonzero()[:, 0]
 
 
 def shuffled(count: int) -> Tensor:  # [count]

@@ -17,7 +17,7 @@ from nurec_lite.capture.odometry.reckoning import Twists, integrated, log, measu
 from nurec_lite.capture.odometry.solve import Noise, improved
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
-REACHES = (0.7, 0.3)  # metres from points to surfaces, round after round
+ROUNDS = ((0.7, 2000), (0.3, 5000))  # metres from points to surfaces at most, and points of a sweep that are compared
 MEASURED = Noise(step=(1e-2, 3e-2), change=(0.02, 0.2))
 ALONE = Noise(step=(1e-3, 3e-3), change=(0.1, 0.4))
 RADIANS, METRES, PART = 0.01, 0.1, 0.1  # largest error of twists from one sweep to the next, and part of the motion
@@ -33,16 +33,16 @@ class Estimate:
 
 def estimated(
     clouds: Sequence[Cloud],
+    middles: Tensor,  # [n] seconds of the sweeps
     span: tuple[float, float],  # seconds: the first and the last needed pose
     measured: Measured | None,
     known: Poses | None,  # poses that may be right: they say where to look first
 ) -> Estimate:
-    middles = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)
     twists = None if measured is None else measured_twists(measured)
     guess = twists if twists is not None else None if known is None else _twists_of(middles, known(middles))
-    first = scan_to_map(clouds, guess)
+    first = scan_to_map(clouds, middles, guess)
     if guess is not None and not _agree(guess, middles, first):
-        first, twists = scan_to_map(clouds, None), None
+        first, twists = scan_to_map(clouds, middles, None), None
     path = _refined(clouds, *_first_path(middles, first, span, twists), twists is not None)
     also = "" if twists is None else " and measured velocities"
     return Estimate(path, f"estimated from {len(clouds)} sweeps{also}")
@@ -51,8 +51,8 @@ def estimated(
 def _refined(clouds: Sequence[Cloud], path: Path, at: Tensor, measured: bool) -> Path:
     """Refines a path. Corrections of measured twists begin at zero; where none were measured, all of the twist is a correction."""
     walk = torch.zeros(len(path.times), 6, dtype=torch.float64) if measured else path.twists.at(path.times)
-    for reach in REACHES:
-        found = list(equations(_still(path, clouds), path.poses[at], reach))
+    for reach, source in ROUNDS:
+        found = list(equations(_still(path, clouds), path.poses[at], reach, source))
         path, walk = improved(path, at, found, MEASURED if measured else ALONE, walk)
     return path
 

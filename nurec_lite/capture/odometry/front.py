@@ -32,18 +32,18 @@ ALIKE = 0.97  # of the most such points: a registration with fewer is not possib
 
 
 def scan_to_map(
-    clouds: Sequence[Cloud],
+    clouds: Sequence[Cloud],  # n; they may be made while the first ones are used
+    times: Tensor,  # [n] seconds, the middles of the sweeps
     twists: Twists | None,  # that say where to look first; None: the last motion goes on
 ) -> Tensor:  # [n, 4, 4] T_first_k of the rig at the middles of the sweeps
     import small_gicp  # commands that need no poses start without it
 
     world = small_gicp.GaussianVoxelMap(VOXEL)
-    times = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)
     said = None if twists is None else _between(twists, times)
     poses = [torch.eye(4, dtype=torch.float64)]
-    later = next((cloud for cloud in clouds if cloud.time > clouds[0].time), None)
-    velocity = _at_first(clouds[0], later) if twists is None and later is not None else None
-    seen = None if said is None else in_threads(lambda k: _seen(clouds[k], said[k]), range(len(clouds)))
+    later = (times > times[0]).nonzero()[:1, 0].tolist() if said is None else []
+    velocity = _at_first(clouds[0], clouds[later[0]]) if later else None
+    seen = None if said is None else in_threads(lambda each: _seen(*each), zip(clouds, said, strict=True))
     for k, cloud in enumerate(clouds):
         go_on()
         seconds = float(times[k] - times[max(0, k - 1)])

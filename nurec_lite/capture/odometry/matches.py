@@ -8,20 +8,21 @@ Letters: n points of a sweep, m points of a map.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
-from nurec_lite.capture.odometry.clouds import shuffled, thinned
-from nurec_lite.capture.odometry.surfaces import Met, surface_map
+from nurec_lite.base.waiting import shared_out
+from nurec_lite.capture.odometry.clouds import WORKERS, shuffled, thinned
+from nurec_lite.capture.odometry.surfaces import surface_map
 from nurec_lite.geometry.se3 import transform
 
 BLOCK = 10  # sweeps that share two maps
 SPAN = 5  # sweeps before and after a block that are in its maps
 AGAIN, MOST_AGAIN = 10.0, 10  # metres to sweeps from before that are in a map, too, and how many of them at most
 CELL = 0.25  # metres: one point of a map is kept in each cube of this size
-SOURCE = 5000  # points of a sweep that are compared
 LEAST_SCALE = 0.02  # metres: residuals that count fully, at least
 
 
@@ -39,37 +40,16 @@ class Equations:
     residuals: Tensor  # [n] metres, of the points that count
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Sweeps that are registered to one map, and the matches of their points."""
-
-    own: list[int]
-    ends: Tensor  # [b] rows of the points of each sweep end here
-    points: Tensor  # [m, 3] of the map
-    sweeps: Tensor  # [m]
-    met: Met
-
-
 def equations(
     still: Sequence[Tensor],  # [n, 3] of each sweep: its points in the rig's axes at its middle
     poses: Tensor,  # [K, 4, 4] T_world_rig at the middles
     reach: float,  # metres from a point to the surface
+    source: int,  # points of a sweep that are compared
 ) -> Iterator[Equations]:
-    """Yields the equations of all blocks. Other threads prepare and finish the searches of this one: the library holds Python's lock."""
+    """Yields the equations of all blocks."""
     world = list(in_threads(lambda k: transform(poses[k], still[k]), range(len(still))))
-    threads = torch.get_num_threads()
-
-    def map_points(task: tuple[list[int], list[int]]) -> tuple[list[int], Tensor, Tensor]:
-        own, others = task
-        return own, *_map_points([world[k] for k in others], others)
-
-    def searched(own: list[int], points: Tensor, sweeps: Tensor) -> _Block:
-        looking = [world[k][:SOURCE] for k in own]
-        met = surface_map(points, threads).met(torch.cat(looking), reach)
-        return _Block(own, torch.tensor([len(p) for p in looking]).cumsum(0), points, sweeps, met)
-
-    blocks = (searched(*found) for found in in_threads(map_points, list(tasks(poses[:, :3, 3]))))
-    for found in in_threads(lambda block: _of_block(block, still, world, poses), blocks):
+    made = partial(_of_block, still, world, poses, reach, source)
+    for found in shared_out(made, list(tasks(poses[:, :3, 3])), WORKERS):
         yield from found
 
 
@@ -92,23 +72,34 @@ def tasks(
 
 
 def _map_points(
-    points: list[Tensor], sweeps: list[int]
+    world: Sequence[Tensor], sweeps: list[int]
 ) -> tuple[Tensor, Tensor]:  # [m, 3], [m] numbers of their sweeps
-    every = torch.cat(points)
-    of = torch.cat([torch.full((len(p),), k) for p, k in zip(points, sweeps, strict=True)])
+    every = torch.cat([world[k] for k in sweeps])
+    of = torch.cat([torch.full((len(world[k]),), k) for k in sweeps])
     order = shuffled(len(every))  # so that any of the points in a cell stays
     some = order[thinned(every[order], CELL)]
     return every[some], of[some]
 
 
-def _of_block(block: _Block, still: Sequence[Tensor], world: Sequence[Tensor], poses: Tensor) -> list[Equations]:
-    rows, at, normals = block.met.surfaces(block.points)
-    parts = torch.searchsorted(rows, block.ends).diff(prepend=torch.zeros(1, dtype=torch.long)).tolist()
-    starts = [0, *block.ends[:-1].tolist()]
+def _of_block(
+    still: Sequence[Tensor],
+    world: Sequence[Tensor],
+    poses: Tensor,
+    reach: float,
+    source: int,
+    task: tuple[list[int], list[int]],
+) -> list[Equations]:
+    own, others = task
+    points, sweeps = _map_points(world, others)
+    looking = [world[k][:source] for k in own]
+    rows, at, normals = surface_map(points).surfaces(torch.cat(looking), reach)
+    sizes = torch.tensor([0, *(len(p) for p in looking)])
+    ends = sizes.cumsum(0)
+    parts = torch.searchsorted(rows, ends[1:]).diff(prepend=torch.zeros(1, dtype=torch.long)).tolist()
     return [
-        _equations_of(k, still[k][n - start], world[k][n - start], block.points[m], block.sweeps[m], normal, poses)
+        _equations_of(k, still[k][n - start], world[k][n - start], points[m], sweeps[m], normal, poses)
         for k, start, n, m, normal in zip(
-            block.own, starts, *(t.split(parts) for t in (rows, at, normals)), strict=True
+            own, ends[:-1].tolist(), *(t.split(parts) for t in (rows, at, normals)), strict=True
         )
     ]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nurec_lite.base.pool import in_threads
-from nurec_lite.capture.odometry.clouds import Cloud, Poses, moved
+from nurec_lite.base.waiting import shared_out
+from nurec_lite.capture.odometry.clouds import WORKERS, Cloud, Poses, moved
 from nurec_lite.capture.odometry.reckoning import log
 from nurec_lite.capture.odometry.surfaces import surface_map
 from nurec_lite.geometry.se3 import invert
@@ -53,16 +53,29 @@ class Sharpness:
 def sharpness(
     clouds: Sequence[Cloud] | Mapping[int, Cloud],  # of one lidar in the order of time, those of the pairs at least
     pairs: Sequence[tuple[int, int]],  # places of those that are compared
-    poses: Poses,
+    paths: Sequence[Poses],
     middles: Tensor,  # [K] seconds, of all sweeps of the lidar
-) -> Sharpness:
+) -> list[Sharpness]:
+    """The sharpness of each path."""
     places = sorted({k for pair in pairs for k in pair})
-    used = dict(zip(places, moved([clouds[k] for k in places], poses), strict=True))
-    apart = torch.cat(list(in_threads(lambda pair: to_surfaces(used[pair[0]], used[pair[1]]), pairs)))
-    median, ninth = (float(apart.quantile(q)) for q in (0.5, 0.9)) if len(apart) else (REACH, REACH)
-    return Sharpness(
-        median, ninth, *jitter(middles, poses(middles)), len(apart) / max(1, sum(len(used[b]) for _, b in pairs))
-    )
+    moving = [dict(zip(places, moved([clouds[k] for k in places], path), strict=True)) for path in paths]
+    apart = list(shared_out(_apart, [(used[a], used[b]) for used in moving for a, b in pairs], WORKERS))
+    return [
+        _of_path(
+            apart[k * len(pairs) : (k + 1) * len(pairs)], sum(len(used[b]) for _, b in pairs), middles, path(middles)
+        )
+        for k, (used, path) in enumerate(zip(moving, paths, strict=True))
+    ]
+
+
+def _of_path(apart: list[Tensor], points: int, middles: Tensor, poses: Tensor) -> Sharpness:
+    every = torch.cat([*apart, torch.zeros(0, dtype=torch.float64)])
+    median, ninth = (float(every.quantile(q)) for q in (0.5, 0.9)) if len(every) else (REACH, REACH)
+    return Sharpness(median, ninth, *jitter(middles, poses), len(every) / max(1, points))
+
+
+def _apart(pair: tuple[Tensor, Tensor]) -> Tensor:
+    return to_surfaces(*pair)
 
 
 def pairs_of(count: int, most: int) -> list[tuple[int, int]]:

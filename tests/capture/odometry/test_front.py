@@ -39,18 +39,18 @@ def cloud(time: float, points: Tensor) -> Cloud:
 
 def test_cars_beside_the_rig_are_not_the_world() -> None:
     times = torch.arange(4) / 10
-    places = scan_to_map([cloud(float(t), motorway(float(t))) for t in times], None)[:, :3, 3]
+    places = scan_to_map([cloud(float(t), motorway(float(t))) for t in times], times.double(), None)[:, :3, 3]
     assert float((places[:, 0] - SPEED * times).abs().max()) < 0.5
 
 
 def test_sweeps_without_points_stay_where_they_are() -> None:
     empty = torch.zeros(0, 3, dtype=torch.float64)
-    found = scan_to_map([cloud(0.0, empty), cloud(0.1, empty)], None)
+    found = scan_to_map([cloud(0.0, empty), cloud(0.1, empty)], torch.tensor([0.0, 0.1]).double(), None)
     torch.testing.assert_close(found, torch.eye(4).double().expand(2, 4, 4))
 
 
 def test_a_stamp_that_is_there_twice_says_nothing_of_the_speed() -> None:
     times = (0.0, 0.0, 0.1, 0.1, 0.2)
-    poses = scan_to_map([cloud(t, motorway(t)) for t in times], None)
+    poses = scan_to_map([cloud(t, motorway(t)) for t in times], torch.tensor(times).double(), None)
     assert bool(poses.isfinite().all())
     assert float((poses[:, 0, 3] - SPEED * torch.tensor(times)).abs().max()) < 0.5
