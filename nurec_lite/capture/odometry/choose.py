@@ -28,6 +28,7 @@ log = logging.getLogger("nurec_lite")
 FEWEST = 3  # sweeps
 PAIRS = 8  # of sweeps that are compared
 BLURRED = 0.15  # metres from points to surfaces, the median, under an estimate that failed
+OPEN = 0.5  # of the motions: more that surfaces leave open make an estimate fail
 ALIKE = 1.1  # times the blur of other poses: the points near surfaces decide
 SHARPER, CALMER = 0.97, 0.7  # times the figures of the capture's own poses
 JITTER = 0.002  # metres: less is no reason for other poses
@@ -121,12 +122,18 @@ def _chosen(drive: Drive, source: str) -> Capture:
         )
     if found is None:
         return replace(capture, poses_from=CHOSEN)
-    if found.sharp.median > BLURRED:
-        return _kept(capture, source, f"sweeps would lie {found.sharp.median:.2f} m apart")
+    if (problem := _problem(found)) is not None:
+        return _kept(capture, source, problem)
     if found.own is None:
         log.info("poses: %s; sweeps %d apart lie within %s", found.estimate.sources, GAP, found.sharp)
         return replace(with_poses(capture, found.estimate.path.at), poses_from=ESTIMATED)
     return _better(drive, source, found.estimate, found.sharp, found.own)
+
+
+def _problem(found: Found) -> str | None:
+    if found.estimate.open > OPEN:
+        return f"{found.estimate.open:.0%} of them show too few surfaces across a direction to tell how far the vehicle moved"
+    return f"sweeps would lie {found.sharp.median:.2f} m apart" if found.sharp.median > BLURRED else None
 
 
 def _looked(drive: Drive, source: str) -> Found | None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The path of a drive from its sweeps, and from velocities where there are any, estimated as a whole."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -14,6 +15,7 @@ from nurec_lite.capture.odometry.front import scan_to_map
 from nurec_lite.capture.odometry.matches import equations
 from nurec_lite.capture.odometry.path import Path
 from nurec_lite.capture.odometry.reckoning import Twists, integrated, log, measured_twists
+from nurec_lite.capture.odometry.sharpness import jitter
 from nurec_lite.capture.odometry.solve import Noise, improved
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
@@ -22,6 +24,8 @@ MEASURED = Noise(step=(1e-2, 3e-2), change=(0.02, 0.2))
 ALONE = Noise(step=(1e-3, 3e-3), change=(0.1, 0.4))
 RADIANS, METRES, PART = 0.01, 0.1, 0.1  # largest error of twists from one sweep to the next, and part of the motion
 MOST = 0.8  # of the motions that agree with twists which are used
+SHAKEN = (0.002, 0.004)  # radians and metres of jitter: a path by velocities with more is held against one without them
+CALMER = 0.5  # times the jitter with velocities
 LONGEST, MOST_BETWEEN = 0.15, 50  # seconds between two knots, and knots between two sweeps at most
 
 
@@ -29,6 +33,7 @@ LONGEST, MOST_BETWEEN = 0.15, 50  # seconds between two knots, and knots between
 class Estimate:
     path: Path
     sources: str  # the sources in words, for people
+    open: float = 0.0  # share of the motions that neither surfaces nor velocities tell
 
 
 def estimated(
@@ -41,15 +46,36 @@ def estimated(
     twists = None if measured is None else measured_twists(measured)
     guess = twists if twists is not None else None if known is None else _twists_of(middles, known(middles))
     first = scan_to_map(clouds, middles, guess)
-    if guess is not None and not _agree(guess, middles, first):
+    if guess is not None and not _agree(guess, middles, first.poses):
         first, twists = scan_to_map(clouds, middles, None), None
-    path = _refined(clouds, *_first_path(middles, first, span, twists), twists is not None)
+    by = partial(_refined, clouds, middles, first.poses, span)
+    path = by(twists)
+    if twists is not None and not bool(first.open.any()) and (calmer := _calmer(path, middles, by)) is not None:
+        path, twists = calmer, None
     also = "" if twists is None else " and measured velocities"
-    return Estimate(path, f"estimated from {len(clouds)} sweeps{also}")
+    left = 0.0 if twists is not None else float(first.open[1:].double().mean())
+    return Estimate(path, f"estimated from {len(clouds)} sweeps{also}", left)
 
 
-def _refined(clouds: Sequence[Cloud], path: Path, at: Tensor, measured: bool) -> Path:
-    """Refines a path. Corrections of measured twists begin at zero; where none were measured, all of the twist is a correction."""
+def _calmer(path: Path, middles: Tensor, by: Callable[[None], Path]) -> Path | None:
+    """The path by sweeps alone if velocities shake the one by both; None: they do not."""
+    before = _jitter(path, middles)
+    shaken = before > torch.tensor(SHAKEN)
+    if not shaken.any():
+        return None
+    alone = by(None)
+    return alone if bool((_jitter(alone, middles) < CALMER * before)[shaken].all()) else None
+
+
+def _jitter(path: Path, middles: Tensor) -> Tensor:  # [2] radians and metres
+    return torch.tensor(jitter(middles, path.at(middles))[::-1])
+
+
+def _refined(
+    clouds: Sequence[Cloud], middles: Tensor, first: Tensor, span: tuple[float, float], twists: Twists | None
+) -> Path:
+    """Refines the first path. Corrections of measured twists begin at zero; where none were measured, all of the twist is a correction."""
+    (path, at), measured = _first_path(middles, first, span, twists), twists is not None
     walk = torch.zeros(len(path.times), 6, dtype=torch.float64) if measured else path.twists.at(path.times)
     for reach, source in ROUNDS:
         found = list(equations(_still(path, clouds), path.poses[at], reach, source))

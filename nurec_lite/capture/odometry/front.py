@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first path: each sweep is laid onto the map of those before it."""
+"""A first path: each sweep is laid onto the map of those before it. Where its surfaces leave a direction open, as in a tunnel or on a
+plain, the guess is kept in that direction (Zhang, Kaess and Singh 2016)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,18 +31,29 @@ ROUNDS = 20  # of the registration at most
 UPRIGHT = 0.5  # 1 minus the square of a normal's vertical part
 NEAR = 0.35  # metres from a point of an upright surface to the nearest one of the sweep before
 ALIKE = 0.97  # of the most such points: a registration with fewer is not possible
+LEVER = 10.0  # metres: a turn of so much counts like a shift
+# information of a point along the weakest direction, at least: a point of a plane has 0.5 along the plane, and 500 across
+LEAST = 1.0
+
+
+@dataclass(frozen=True)
+class First:
+    """A first path of n sweeps."""
+
+    poses: Tensor  # [n, 4, 4] T_first_k of the rig at the middles of the sweeps
+    open: Tensor  # [n] bool: the sweep's surfaces leave a direction open
 
 
 def scan_to_map(
     clouds: Sequence[Cloud],  # n; they may be made while the first ones are used
     times: Tensor,  # [n] seconds, the middles of the sweeps
     twists: Twists | None,  # that say where to look first; None: the last motion goes on
-) -> Tensor:  # [n, 4, 4] T_first_k of the rig at the middles of the sweeps
+) -> First:
     import small_gicp  # commands that need no poses start without it
 
     world = small_gicp.GaussianVoxelMap(VOXEL)
     said = None if twists is None else _between(twists, times)
-    poses = [torch.eye(4, dtype=torch.float64)]
+    poses, held = [torch.eye(4, dtype=torch.float64)], [False]
     later = (times > times[0]).nonzero()[:1, 0].tolist() if said is None else []
     velocity = _at_first(clouds[0], clouds[later[0]]) if later else None
     seen = None if said is None else in_threads(lambda each: _seen(*each), zip(clouds, said, strict=True))
@@ -50,11 +63,24 @@ def scan_to_map(
         guesses = _velocities(None if said is None else said[k], velocity, seconds)
         source = _source(next(seen) if seen is not None else _seen(cloud, guesses[0]))
         if k:
-            found = _best(world, source, list(poses[-1] @ exp(torch.stack(guesses) * seconds)))
-            poses.append(torch.from_numpy(np.array(found.T_target_source)))
+            found, guess = _best(world, source, list(poses[-1] @ exp(torch.stack(guesses) * seconds)))
+            pose, is_open = _determined(found, guess)
+            poses, held = [*poses, pose], [*held, is_open]
             velocity = log(invert(poses[-2]) @ poses[-1]) / seconds if seconds > 0 else velocity
         world.insert(source, poses[-1].numpy())
-    return torch.stack(poses)
+    return First(torch.stack(poses), torch.tensor(held))
+
+
+def _determined(fit: "small_gicp.RegistrationResult", guess: Tensor) -> tuple[Tensor, bool]:
+    """The pose of a registration, and whether it leaves a direction open: the guess is kept there."""
+    units = torch.tensor([1 / LEVER] * 3 + [1.0] * 3, dtype=torch.float64)
+    pose, information = (torch.from_numpy(np.array(m)) for m in (fit.T_target_source, fit.H))
+    squares, axes = torch.linalg.eigh(information * units[:, None] * units / max(1, fit.num_inliers))
+    known = axes[:, squares >= LEAST]
+    if known.shape[1] == 6:
+        return pose, False
+    apart = log(invert(guess) @ pose) / units
+    return guess @ exp(known @ (known.T @ apart) * units), True
 
 
 def _at_first(first: Cloud, second: Cloud) -> Tensor:  # [6]
@@ -67,7 +93,7 @@ def _at_first(first: Cloud, second: Cloud) -> Tensor:  # [6]
         before, source = (_source(_seen(cloud, velocity)) for cloud in (first, second))
         world = small_gicp.GaussianVoxelMap(VOXEL)
         world.insert(before, np.eye(4))
-        found = _best(world, source, list(exp(guesses * seconds)), before)
+        found, _ = _best(world, source, list(exp(guesses * seconds)), before)
         velocity = log(torch.from_numpy(np.array(found.T_target_source))) / seconds
         guesses = velocity[None]
     return velocity
@@ -95,18 +121,18 @@ def _best(
     source: "small_gicp.PointCloud",
     guesses: Sequence[Tensor],
     before: "small_gicp.PointCloud | None" = None,  # in the world: upright things of the source must lie on it
-) -> "small_gicp.RegistrationResult":
-    """Registration from the guess that puts most points onto the map, and puts them there best. The street looks alike at any speed,
-    and traffic beside the rig fits where the rig stands still: upright things tell these apart."""
+) -> "tuple[small_gicp.RegistrationResult, Tensor]":
+    """Registration from the guess that puts most points onto the map, and puts them there best; and the guess. The street looks alike at
+    any speed, and traffic beside the rig fits where the rig stands still: upright things tell these apart."""
     import small_gicp
 
-    found = [small_gicp.align(world, source, guess.numpy(), REACH, max_iterations=ROUNDS) for guess in guesses]
+    found = [(small_gicp.align(world, source, guess.numpy(), REACH, max_iterations=ROUNDS), guess) for guess in guesses]
     if before is not None and len(found) > 1 and len(before.points()):  # the library reads beyond an empty tree
         upright = source.points()[np.array([surface[2, 2] > UPRIGHT for surface in source.covs()], dtype=np.bool_)]
         tree = small_gicp.KdTree(before.points()[:, :3])
-        met = [_met(tree, upright @ fit.T_target_source.T) for fit in found]
+        met = [_met(tree, upright @ fit.T_target_source.T) for fit, _ in found]
         found = [fit for fit, count in zip(found, met, strict=True) if count >= ALIKE * max(met)]
-    return max(found, key=lambda fit: fit.num_inliers / (1 + fit.error / max(1, fit.num_inliers)))
+    return max(found, key=lambda one: one[0].num_inliers / (1 + one[0].error / max(1, one[0].num_inliers)))
 
 
 def _met(tree: "small_gicp.KdTree", points: NDArray[np.float64]) -> int:  # [n, 4]

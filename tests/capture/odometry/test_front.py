@@ -6,8 +6,11 @@ import math
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.measured import Measured
 from nurec_lite.capture.odometry.clouds import Cloud
+from nurec_lite.capture.odometry.estimate import estimated
 from nurec_lite.capture.odometry.front import scan_to_map
+from nurec_lite.capture.odometry.reckoning import Twists
 
 SPEED = 30.0  # metres a second
 
@@ -39,18 +42,60 @@ def cloud(time: float, points: Tensor) -> Cloud:
 
 def test_cars_beside_the_rig_are_not_the_world() -> None:
     times = torch.arange(4) / 10
-    places = scan_to_map([cloud(float(t), motorway(float(t))) for t in times], times.double(), None)[:, :3, 3]
+    places = scan_to_map([cloud(float(t), motorway(float(t))) for t in times], times.double(), None).poses[:, :3, 3]
     assert float((places[:, 0] - SPEED * times).abs().max()) < 0.5
 
 
 def test_sweeps_without_points_stay_where_they_are() -> None:
     empty = torch.zeros(0, 3, dtype=torch.float64)
-    found = scan_to_map([cloud(0.0, empty), cloud(0.1, empty)], torch.tensor([0.0, 0.1]).double(), None)
+    found = scan_to_map([cloud(0.0, empty), cloud(0.1, empty)], torch.tensor([0.0, 0.1]).double(), None).poses
     torch.testing.assert_close(found, torch.eye(4).double().expand(2, 4, 4))
 
 
 def test_a_stamp_that_is_there_twice_says_nothing_of_the_speed() -> None:
     times = (0.0, 0.0, 0.1, 0.1, 0.2)
-    poses = scan_to_map([cloud(t, motorway(t)) for t in times], torch.tensor(times).double(), None)
+    poses = scan_to_map([cloud(t, motorway(t)) for t in times], torch.tensor(times).double(), None).poses
     assert bool(poses.isfinite().all())
     assert float((poses[:, 0, 3] - SPEED * torch.tensor(times)).abs().max()) < 0.5
+
+
+# ---- surfaces that leave a direction open
+
+
+def tunnel(
+    time: float,
+) -> Tensor:  # [n, 3] in the rig's axes: a lidar's pattern on smooth walls is the same at any speed
+    generator = torch.Generator().manual_seed(0)
+    x, side = torch.rand(2, 3000, generator=generator).double()
+    x = 40 * x - 20
+    walls = [torch.stack([x, 0 * x + y, 5 * side], dim=1) for y in (-4.0, 4.0)]
+    levels = [torch.stack([x, 8 * side - 4, 0 * x + z], dim=1) for z in (0.0, 5.0)]
+    points = torch.cat([*walls, *levels])
+    generator = torch.Generator().manual_seed(round(10 * time))
+    return points + 0.01 * torch.randn(points.shape, generator=generator, dtype=torch.float64)
+
+
+def driven(speed: float) -> Twists:
+    return Twists(torch.zeros(1).double(), torch.tensor([[0, 0, 0, speed, 0, 0]]).double())
+
+
+def test_along_a_tunnel_the_guess_goes_on() -> None:
+    clouds = [cloud(k / 10, tunnel(k / 10)) for k in range(5)]
+    found = scan_to_map(clouds, 0.1 * torch.arange(5).double(), driven(14.0))
+    assert found.open.tolist() == [False, True, True, True, True]
+    wanted = torch.stack([1.4 * torch.arange(5), torch.zeros(5), torch.zeros(5)], dim=1).double()
+    torch.testing.assert_close(found.poses[:, :3, 3], wanted, atol=0.03, rtol=0)
+
+
+def test_velocities_carry_a_rig_through_a_tunnel() -> None:
+    clouds, times = [cloud(k / 10, tunnel(k / 10)) for k in range(12)], 0.1 * torch.arange(12).double()
+    still = Measured(torch.tensor([0.0, 2.0]).double(), velocities=torch.tensor([[14.0, 0, 0]] * 2).double())
+    found = estimated(clouds, times, (0.0, 1.1), still, None)
+    assert found.open == 0 and "measured velocities" in found.sources
+    assert abs(float(found.path.at(torch.tensor(1.1).double())[0, 3]) - 15.4) < 0.2
+    assert estimated(clouds, times, (0.0, 1.1), None, None).open == 1
+
+
+def test_poles_beside_a_plain_close_the_directions() -> None:
+    found = scan_to_map([cloud(k / 10, motorway(k / 10)) for k in range(4)], 0.1 * torch.arange(4).double(), None)
+    assert not found.open.any()

@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hidden_poses import SWEEPS, altered, errors, hidden, measured, middles, street
@@ -36,6 +37,10 @@ def alone() -> Capture:
 def noise_of(capture: Capture) -> tuple[float, float]:
     times = middles(capture)
     return jitter(times, poses_of(capture.sweeps)(times))
+
+
+def interpolate_rows(times: Tensor, rows: Tensor, at: Tensor) -> Tensor:
+    return torch.stack([torch.from_numpy(np.interp(at, times, row)) for row in rows.T], dim=1)
 
 
 def test_sweeps_alone_give_the_path_back(alone: Capture) -> None:
@@ -79,6 +84,17 @@ def test_velocities_of_another_vehicle_are_not_used(caplog: pytest.LogCaptureFix
         found = posed(replace(hidden(truth), measured=other), "lidar")
     assert "measured velocities" not in caplog.text
     assert errors(truth, found, GAP)[0] < 0.015
+
+
+def test_velocities_that_shake_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    truth = street()
+    at, wheels = middles(truth), measured(truth, scale=1.0, noise=0.0)
+    shaken = 0.6 * torch.randn(len(at), 3, generator=torch.Generator().manual_seed(0)).double()
+    noisy = interpolate_rows(at, shaken, wheels.times) + wheels.velocities
+    with caplog.at_level(logging.INFO, "nurec_lite"):
+        found = posed(replace(hidden(truth), measured=replace(wheels, velocities=noisy)), "lidar")
+    assert "measured velocities" not in caplog.text
+    assert errors(truth, found, 1)[0] < 0.01 and noise_of(found)[0] < 0.001
 
 
 def test_a_jump_of_the_receiver_is_gone(caplog: pytest.LogCaptureFixture) -> None:
@@ -200,6 +216,24 @@ def test_poses_that_are_wrong_are_left_to_the_checks() -> None:
 
 
 # ---- too little
+
+
+def test_a_plain_is_too_little() -> None:
+    """Rings on the street, as a lidar sees them at any speed."""
+    frames = [replace(f, load=Loaded(f.load())) for f in street().sweeps]
+
+    def flat(frame: SweepFrame) -> SweepFrame:
+        sweep = frame.load()
+        down = -sweep.directions[:, 2] * 1.0
+        seen = down > 0.03
+        ranges = torch.where(seen, 1.85 / down.clamp(min=0.03), 0.0)
+        return replace(frame, load=Loaded(replace(sweep, ranges=ranges, returned=seen)))
+
+    plain = replace(street(), sweeps=tuple(map(flat, frames)), images=())
+    with pytest.raises(CaptureError, match=r"100% of them show too few surfaces.*data\.poses\.file"):
+        posed(hidden(plain), "auto")
+    own = replace(plain, poses_from=POSITIONED)
+    assert posed(own, "auto").sweeps == own.sweeps
 
 
 def empty(frame: SweepFrame) -> SweepFrame:

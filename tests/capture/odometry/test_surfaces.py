@@ -67,5 +67,5 @@ def test_sweeps_without_returns_leave_a_path(empty: tuple[int, ...]) -> None:
         Cloud(0.1 * k, room[: 0 if k in empty else None], torch.full((0 if k in empty else 4000,), 0.1 * k).double())
         for k in range(7)
     ]
-    found = scan_to_map(clouds, 0.1 * torch.arange(7).double(), None)
+    found = scan_to_map(clouds, 0.1 * torch.arange(7).double(), None).poses
     assert found.shape == (7, 4, 4) and bool(found.isfinite().all())
