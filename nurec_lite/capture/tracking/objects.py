@@ -41,6 +41,7 @@ SCATTER = 0.3  # metres that its middles may scatter about its way
 KEPT = 0.5  # share of the sweeps between its first and last moment that show it
 WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.62, "Truck": 2.95}  # metres
 TRUCK_WIDTH = 2.5  # metres
+MOST = 0.7  # of the returns of people are those of sure ones: others are hidden
 FULL = 0.6  # of the returns of a moment that shows all
 FASTEST = 60.0  # metres a second
 
@@ -57,9 +58,10 @@ def _objects(cloud: Cloud, groups: Groups, chains: list[Chain]) -> list[Path]:
     moments, path = _followed(cloud, _of_groups(cloud, groups, np.concatenate([c.groups for c in chains])))
     if path is None:
         return []
-    people = [_person(cloud, part) for part in separated(moments, path)]
-    if people and all(one is not None for one in people):
-        return [one for one in people if one is not None]
+    parts = separated(moments, path)
+    people = [one for one in (_person(cloud, part) for part in parts) if one is not None]
+    if people and sum(one.returns for one in people) >= MOST * sum(len(part.of) for part in parts):
+        return people
     if path.kind.size[1] >= WIDEST[path.kind.name]:
         moments, path = _narrowed(cloud, moments, path)
     return [_long(cloud, path)] if is_sure(cloud, moments, path) else []

@@ -53,3 +53,18 @@ def test_strips_that_are_too_low_too_wide_or_too_few_are_no_people() -> None:
     assert separated(moments(points, seen.heights, each=10), replace(path, times=seen.times)) == []
     assert separated(seen, replace(path, kind=Kind("Cyclist", (1.8, 0.8, 1.8)))) == []
     assert separated(moments(points[:0], seen.heights[:0], each=30), path) == []
+
+
+def test_a_group_of_cyclists_two_abreast_is_six_cyclists() -> None:
+    """Riders of one row have no empty lane along the way between them, but gaps from one to the next."""
+    ways = [driven(np.full(40, 5.0), start=(9.0 + 2.5 * row, y)) for row in range(3) for y in (5.0, 6.0)]
+    paths = find_objects(cloud(ways, size=(1.75, 0.6, 1.7), steps=0.4))
+    assert [path.kind.name for path in paths] == ["Cyclist"] * 6
+    assert max(min(np.median(apart(path, way)) for path in paths) for way in ways) < 0.15
+
+
+def test_people_of_other_speeds_who_walk_abreast_stay_people() -> None:
+    """Boxes slip along them, so that their returns of all moments together are longer than a person."""
+    ways = [driven(np.full(60, 1.2 + 0.1 * i), start=(9.0 - i, 5.0 + 1.5 * i)) for i in range(3)]
+    paths = find_objects(cloud(ways, size=PERSON, steps=0.1))
+    assert [path.kind.name for path in paths] == ["Pedestrian"] * 3
