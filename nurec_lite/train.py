@@ -24,6 +24,7 @@ from nurec_lite.base.aside import Aside
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.fork_server import end_forks
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
 from nurec_lite.base.memory import memory_for
@@ -37,6 +38,7 @@ from nurec_lite.capture.checks.begun import BegunChecks, begin_checker, begin_ch
 from nurec_lite.capture.checks.doubts import read_doubts, write_doubts
 from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.checks.verdict import Verdict
+from nurec_lite.capture.decoders import begin_decoders
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.searching import begin_search, end_search
 from nurec_lite.capture.types import Capture
@@ -332,11 +334,13 @@ def work(arguments: list[str]) -> None:
     if not any(argument.startswith(("-", "train.resume=")) for argument in arguments) and place_of().first:
         begin_search()
         begin_checker()
+        begin_decoders(sys.orig_argv)
         begin_first_scene(sys.orig_argv)
     try:
         with composed_once(arguments), lost_jobs_fail(arguments):
             main()
     finally:
+        end_forks()
         failed = _tabulate(places[-1]) if places else None
         if not places:
             _compare(dict.fromkeys(folders))

@@ -2,17 +2,16 @@
 """A process that is started early and gets its work later. This process does the work where the other one cannot."""
 
 import logging
-import multiprocessing
 import os
-import pickle
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
+from socket import socket, socketpair
 from typing import Any, TypeVar
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.pickled import dumps
+from nurec_lite.base.handed_over import hand_over, receive
 from nurec_lite.base.processes import Ahead, Kind
 
 R = TypeVar("R")
@@ -28,7 +27,7 @@ class Helper:
         prepare: Callable[[], None],  # done by the process while it waits
     ) -> None:
         self._parent, self._prepare = os.getpid(), prepare
-        theirs, self._calls = multiprocessing.Pipe(duplex=False)
+        theirs, self._line = socketpair()
         self._process = Ahead(partial(self._work, theirs), 0, count=1, ahead=1, kind=kind)
         self._process.begin()
         theirs.close()
@@ -40,9 +39,8 @@ class Helper:
     ) -> R:
         """The result of the call. UserError is the call's own; after any other error of the process this one makes the result."""
         try:
-            text = dumps(call)
-            with suppress(OSError):  # it is dead, which the next line notices
-                self._calls.send_bytes(text)
+            with suppress(ConnectionError):  # it is dead, which the next line notices
+                hand_over(self._line, call)
             found: list[R] = self._process.result(0)
         except (UserError, CancelledError):
             raise
@@ -53,14 +51,15 @@ class Helper:
             found = []
         return found[0] if found else here()
 
-    def _work(self, calls: Any, _: int) -> list[Any]:
+    def _work(self, line: socket, _: int) -> list[Any]:
         """Returns the result in a list; an empty one in the parent, where no other process is left."""
         if os.getpid() == self._parent:
             return []
         self._prepare()
-        return [pickle.loads(calls.recv_bytes())()]
+        call, _ = receive(line)
+        return [call()]
 
     def close(self) -> None:
         """Ends the process."""
         self._process.close()
-        self._calls.close()
+        self._line.close()

@@ -5,13 +5,18 @@ Threads that decode hold Python's lock for a part of their time, and a training 
 took 75 instead of 4 ms. Processes have locks of their own, and a pipe carries a few hundred bytes of a result.
 """
 
+import logging
 import mmap
+import os
 import pickle
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
+from nurec_lite.base.fork_server import LEAD, Numbered, take_server
 from nurec_lite.base.pickled import dumps
 from nurec_lite.base.processes import LOADERS, Ahead
 from nurec_lite.base.transfer import page_locked
@@ -20,6 +25,8 @@ AHEAD = 2  # jobs of a process: one is done while the other one's result waits
 ALIGNED = 64  # bytes
 R = TypeVar("R")
 Sent = tuple[bytes, list[slice]]  # a pickled value, and where in the shared memory its arrays stand
+Memory = np.ndarray[Any, Any]  # [bytes] uint8
+log = logging.getLogger(__name__)
 
 
 class _InOrder(Ahead):
@@ -33,34 +40,99 @@ class _InOrder(Ahead):
         return self._next < self._jobs and super()._more(n)
 
 
+@dataclass(frozen=True)
+class _Jobs:
+    """Jobs, and the size of the memory for their results."""
+
+    jobs: Sequence[Callable[[], Any]]
+    processes: int
+    room: int  # bytes for a result
+
+    @property
+    def rooms(self) -> int:
+        """Results that may stand in the memory at a time."""
+        return AHEAD * self.processes + LEAD
+
+    @property
+    def size(self) -> int:
+        """Bytes of the memory."""
+        return self.rooms * self.room
+
+    def begun_in(self, shared: Memory) -> Numbered:
+        """Starts processes that do the jobs."""
+
+        def work(n: int) -> Sent:
+            return _sent(self.jobs[n](), shared, n % self.rooms * self.room, self.room)
+
+        done = _InOrder(work, len(self.jobs), self.processes)
+        done.begin()
+        return done
+
+    def begun_in_file(self, number: int) -> Numbered:
+        """Does the same with the memory in an open file, which it closes."""
+        with open(number, "r+b") as file:
+            return self.begun_in(_mapped(file, self.size))
+
+
+Begun = tuple[Numbered, Memory]
+
+
 def shared_results(
     jobs: Sequence[Callable[[], R]],
     processes: int,
     most: int,  # room in bytes for the arrays of a result; larger ones go through a pipe
     for_gpu: bool = False,  # whether results are copied to a GPU
 ) -> Generator[R, None, None]:
-    """The results, or the error of a job where its result would be. Arrays of a result are valid until the next one is asked for."""
-    if not jobs:
-        return
-    count = min(processes, len(jobs))
-    room = (1 + most // mmap.PAGESIZE) * mmap.PAGESIZE
-    shared = np.frombuffer(mmap.mmap(-1, AHEAD * count * room), np.uint8)
+    """The results, or the error of a job where its result would be. Arrays of a result are valid until the next one is asked for. A fork
+    server that waits starts the processes; where there is none, or the jobs cannot be pickled, this process does."""
+    room, came = (1 + most // mmap.PAGESIZE) * mmap.PAGESIZE, 0
+    for begin in (_begun_elsewhere, _begun_here):
+        rest = jobs[came:]
+        begun = begin(_Jobs(rest, min(processes, len(rest)), room)) if rest else None
+        if begun is None:
+            continue
+        with closing(_values(*begun, len(rest), for_gpu)) as values:
+            for value in values:
+                came += 1
+                yield value
 
-    def work(n: int) -> Sent:
-        return _sent(jobs[n](), shared, n % (AHEAD * count) * room, room)
 
-    done = _InOrder(work, len(jobs), count)
+def _values(done: Numbered, shared: Memory, count: int, for_gpu: bool) -> Generator[Any, None, None]:
+    """The results, up to the first one that cannot be made so."""
+    with closing(done), page_locked(shared, for_gpu):
+        for n in range(count):
+            sent = done.result(n)
+            if sent is None:
+                return
+            text, places = sent
+            yield pickle.loads(text, buffers=[shared[place] for place in places])
+
+
+def _begun_here(work: _Jobs) -> Begun:
+    shared = np.frombuffer(mmap.mmap(-1, work.size), np.uint8)
+    return work.begun_in(shared), shared
+
+
+def _begun_elsewhere(work: _Jobs) -> Begun | None:
+    """None where no server waits, or the jobs cannot be sent."""
+    server = take_server()
+    if server is None:
+        return None
     try:
-        done.begin()
-        with page_locked(shared, for_gpu):
-            for n in range(len(jobs)):
-                text, places = done.result(n)
-                yield pickle.loads(text, buffers=[shared[place] for place in places])
-    finally:
-        done.close()
+        with open(os.memfd_create("results"), "r+b") as file:
+            file.truncate(work.size)
+            return server.begin(work.begun_in_file, len(work.jobs), [file.fileno()]), _mapped(file, work.size)
+    except Exception as error:
+        log.debug("this process forks others itself", exc_info=error)
+        server.close()
+        return None
 
 
-def _sent(value: Any, shared: np.ndarray[Any, Any], at: int, room: int) -> Sent:
+def _mapped(file: BinaryIO, size: int) -> Memory:
+    return np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
+
+
+def _sent(value: Any, shared: Memory, at: int, room: int) -> Sent:
     """Writes the arrays of a value into its room. Arrays without room stay in the text."""
     places: list[slice] = []
 

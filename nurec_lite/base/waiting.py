@@ -34,10 +34,15 @@ def begin(
     of that thread; the threads that began with the command end first."""
     if cores() < ENOUGH or kind in _waiting:
         return
+    await_first_threads()
+    _waiting[kind] = Helper(kind, load)
+
+
+def await_first_threads() -> None:
+    """Waits for the threads that began with the command."""
     for thread in enumerate_threads():
         if thread.name.startswith(EARLY):
             thread.join()
-    _waiting[kind] = Helper(kind, load)
 
 
 def take(kind: Kind) -> Helper | None:

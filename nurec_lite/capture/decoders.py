@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that decode frames for a GPU, where there are so many pixels that threads would keep the training from Python's lock."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
+from nurec_lite.base.early_device import ordinal_of
+from nurec_lite.base.fork_server import begin_forks
 from nurec_lite.base.threads import cores
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
@@ -14,6 +16,15 @@ MUCH = 1 << 29  # bytes: 86 images of 1920x1080; a process starts in 30 ms, and 
 ENOUGH = 4  # cores
 KEPT = 2  # cores for the process that asks
 RAY_BYTES = 41  # of all tensors of a sweep and of its view
+
+
+def begin_decoders(
+    command: Sequence[str],  # words of the command line
+) -> None:
+    """Starts the server that will fork the processes, as the process that asks is still small. Does nothing for a command that uses no
+    GPU."""
+    if ordinal_of(command) is not None and torch.cuda.is_available():
+        begin_forks()
 
 
 def decoders() -> int:

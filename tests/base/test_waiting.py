@@ -12,8 +12,9 @@ from time import sleep
 import pytest
 import torch
 
-from nurec_lite.base import waiting
+from nurec_lite.base import processes, waiting
 from nurec_lite.base.pool import in_threads
+from nurec_lite.base.processes import Kind
 from nurec_lite.base.waiting import done_apart
 from nurec_lite.capture.checks.begun import CHECKER, begin_checker, begin_checks
 from nurec_lite.capture.odometry.choose import posed
@@ -79,6 +80,18 @@ def test_a_search_uses_threads_of_its_own_process() -> None:
 def test_a_process_that_dies_costs_neither_search_nor_checks(street: Capture) -> None:
     assert done_apart(SEARCHER, partial(failing, os.getpid())) == 7
     assert begin_checks(street, "street", False, apart=True).doubts() == []
+
+
+def test_a_process_that_is_stopped_takes_a_large_call_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "WAIT", 0.05)
+    os.kill(process_of(SEARCHER), signal.SIGSTOP)
+    assert done_apart(SEARCHER, partial(len, bytes(1 << 22))) == 1 << 22
+
+
+def process_of(kind: Kind) -> int:
+    pid = waiting._waiting[kind]._process.members[0].process.pid
+    assert pid is not None
+    return pid
 
 
 def test_a_drive_with_tracks_needs_no_search(street: Capture) -> None:

@@ -71,6 +71,31 @@ def unavailable(stages: Stages) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Decoder:
+    """Decodes the frames of a plan, here or in another process."""
+
+    plan: ShotPlan
+    decode: Decode
+
+    def __call__(self, frame: Frame) -> tuple[Shots, Ends]:
+        """An image, or a sweep and where its sectors end if steps take some of its rays."""
+        kind, index = frame
+        if kind == "image":
+            image = self.plan.decoded(index, self.decode(self.plan.capture.images[index]))
+            return Shots(0, (image,), ()), None
+        shot = self.plan.sweep(index)
+        if len(shot.sweep) <= self.plan.lidar_rays:
+            return Shots(0, (), (shot,)), None
+        kept = sorted_by_sector(shot, self.plan.columns(shot.view.lidar, len(shot.sweep)))
+        return Shots(0, (), (kept.shot,)), kept.ends
+
+    def sent(self, frame: Frame) -> tuple[Shots, Ends]:
+        """The same for another process."""
+        shots, ends = self(frame)
+        return shots.to_numpy(), ends
+
+
 class Store:
     """The training frames of a plan on a device, those that steps need first before the others."""
 
@@ -84,7 +109,7 @@ class Store:
         most: int | None,  # bytes of a window; None: all frames fit
     ) -> None:
         self.device, self._plan, self._side, self._group_rays = device, plan, SideStream(device), group_rays
-        self._decode = decode
+        self._decoder = _Decoder(plan, decode)
         self._arriving: Generator[tuple[Shots, Ends], None, None] = shared_results([], 0, 0)  # from processes
         self.window = None if most is None else self._window(most)
         self._frames: Begun[Frame, Any] | Window[Frame, Any] = self.window or self._begun(frames_from(plan, first))
@@ -92,9 +117,9 @@ class Store:
     def _begun(self, frames: list[Frame]) -> Begun[Frame, Any]:
         """Begins all frames in their order: processes decode where a GPU needs many pixels, else threads."""
         sizes = [frame_bytes(self._plan, frame) for frame in frames]
-        if self._decode is not by_host or not decode_apart(self.device, sizes):
+        if self._decoder.decode is not by_host or not decode_apart(self.device, sizes):
             return Begun(self._load, frames)
-        jobs = [partial(self._sent, frame) for frame in frames]
+        jobs = [partial(self._decoder.sent, frame) for frame in frames]
         self._arriving = shared_results(jobs, decoders(), max(sizes), for_gpu=True)
         return Begun(self._arrived, frames, map)
 
@@ -122,29 +147,12 @@ class Store:
         self._arriving.close()
 
     def _load(self, frame: Frame) -> ImageShot | KeptSweep:
-        return self._kept(*self._decoded(frame))
-
-    def _sent(self, frame: Frame) -> tuple[Shots, Ends]:
-        """Decodes a frame in another process, for sending."""
-        shots, ends = self._decoded(frame)
-        return shots.to_numpy(), ends
+        return self._kept(*self._decoder(frame))
 
     def _arrived(self, _: Frame) -> ImageShot | KeptSweep:
         """Puts the next frame on the device, before its memory is reused."""
         shots, ends = next(self._arriving)
         return self._kept(shots.from_numpy(self._plan.capture), ends)
-
-    def _decoded(self, frame: Frame) -> tuple[Shots, Ends]:
-        """An image, or a sweep and where its sectors end if steps take some of its rays."""
-        kind, index = frame
-        if kind == "image":
-            image = self._plan.decoded(index, self._decode(self._plan.capture.images[index]))
-            return Shots(0, (image,), ()), None
-        shot = self._plan.sweep(index)
-        if len(shot.sweep) <= self._plan.lidar_rays:
-            return Shots(0, (), (shot,)), None
-        kept = sorted_by_sector(shot, self._plan.columns(shot.view.lidar, len(shot.sweep)))
-        return Shots(0, (), (kept.shot,)), kept.ends
 
     def _kept(self, shots: Shots, ends: Ends) -> ImageShot | KeptSweep:
         """Puts decoded shots on the device."""
