@@ -20,7 +20,7 @@ SERVER = Kind("the process that starts loader processes", replaced=0, patience=1
 
 
 class Numbered(Protocol):
-    """Results of processes, which are asked for in order."""
+    """Results that are asked for in order."""
 
     def result(self, n: int) -> Any: ...
 
@@ -34,12 +34,11 @@ class ForkServer:
         self._next, self.parent = 0, os.getpid()
         theirs, self._line = socketpair()
         self.process = Ahead(_Service(theirs), 0, count=1, ahead=LEAD, kind=SERVER)
-        self.process.begin()
         theirs.close()
 
     def begin(
         self,
-        make: Callable[..., Numbered],  # gets the files, in the other process; is pickled
+        make: Callable[..., Ahead],  # gets the files, in the other process; is pickled
         count: int,  # results, at least one
         files: Sequence[int],
     ) -> "_Elsewhere":
@@ -60,7 +59,7 @@ class _Service:
 
     def __init__(self, line: socket) -> None:
         self._line, self._parent = line, os.getpid()
-        self._made: Numbered | None = None
+        self._made: Ahead | None = None
         self._done, self._count = 0, 0
 
     def __call__(self, _: int) -> Any:
@@ -78,7 +77,7 @@ class _Service:
 
     def _begin(self) -> None:
         if self._made is not None:
-            self._made.close()
+            self._made.leave()
         (make, count), files = receive(self._line)
         self._made = make(*files)
         self._done, self._count = 0, count

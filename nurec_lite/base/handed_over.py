@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values and files for another process of this host, through memory: the sender never waits, though the other process is busy or stopped."""
+"""Values and files for another process of this host, through memory: the sender never waits for one that is busy or stopped."""
 
 import os
 import pickle

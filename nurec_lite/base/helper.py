@@ -29,7 +29,6 @@ class Helper:
         self._parent, self._prepare = os.getpid(), prepare
         theirs, self._line = socketpair()
         self._process = Ahead(partial(self._work, theirs), 0, count=1, ahead=1, kind=kind)
-        self._process.begin()
         theirs.close()
 
     def result(
@@ -56,8 +55,7 @@ class Helper:
         if os.getpid() == self._parent:
             return []
         self._prepare()
-        call, _ = receive(line)
-        return [call()]
+        return [receive(line)[0]()]
 
     def close(self) -> None:
         """Ends the process."""

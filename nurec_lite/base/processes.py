@@ -111,14 +111,16 @@ class Ahead:
         ahead: int,  # numbers for each process
         kind: Kind = LOADERS,
     ) -> None:
-        self._work, self._next, self._ahead, self._kind = work, first, count * ahead, kind
+        self._work, self._next, self._ahead, self._kind = work, first, 0, kind
         self._answers: queue.SimpleQueue[tuple[_Process, bytes | None]] = queue.SimpleQueue()
         self._ready: dict[int, bytes] = {}
         self._lost, self._closed = 0, False
         self.members: list[_Process] = []
         atexit.register(self.close)  # before multiprocessing waits for one that is stopped
         while len(self.members) < count and self._start():
-            pass
+            self._ahead += ahead
+            self._fill(first)  # it works while the next one starts
+        self._ahead = count * ahead
 
     def result(self, n: int) -> Any:
         """Returns a result; raises the error of its work, or CancelledError if another thread closes all meanwhile, or
@@ -152,10 +154,6 @@ class Ahead:
 
     def _rest(self) -> str:
         return f"{len(self.members)} go on" if self.members else "this process does their work from now on"
-
-    def begin(self) -> None:
-        """Gives the first numbers away."""
-        self._fill(self._next)
 
     def _fill(self, n: int) -> None:
         while self._more(n):
@@ -195,21 +193,38 @@ class Ahead:
         self._give(sorted(member.owes))
 
     def close(self) -> None:
+        """Ends the processes, and waits for their end."""
+        _end(self._killed())
+
+    def leave(self) -> None:
+        """Ends the processes. A thread waits for their end."""
+        members = self._killed()
+        try:
+            threading.Thread(target=_end, args=(members,), daemon=True).start()
+        except RuntimeError:  # the system has no thread left
+            _end(members)
+
+    def _killed(self) -> list[_Process]:
+        """The processes, all killed, so that the system frees the memory of all at a time."""
         atexit.unregister(self.close)
         self._closed = True
         members, self.members = self.members, []
         for member in members:
-            member.process.kill()  # so that the system frees the memory of all at a time
-        for member in members:
-            member.end()
+            member.process.kill()
+        return members
+
+
+def _end(members: Iterable[_Process]) -> None:
+    for member in members:
+        member.end()
 
 
 class _Jobs(Ahead):
     """Jobs for processes: each process gets another job when it has done one."""
 
     def __init__(self, jobs: Sequence[Callable[[], Any]], count: int, kind: Kind) -> None:
-        super().__init__(lambda n: jobs[n](), 0, min(count, len(jobs)), 1, kind)
         self._count = len(jobs)
+        super().__init__(lambda n: jobs[n](), 0, min(count, len(jobs)), 1, kind)
 
     def _more(self, n: int) -> bool:
         return self._next < self._count and any(not member.owes for member in self.members)
@@ -222,7 +237,7 @@ def in_processes(jobs: Sequence[Callable[[], R]], count: int, kind: Kind) -> Ite
         for n in range(len(jobs)):
             yield partial(done.result, n)
     finally:
-        done.close()
+        done.leave()  # the next ones need not wait for the memory of these
 
 
 @contextmanager

@@ -58,17 +58,15 @@ class _Jobs:
         """Bytes of the memory."""
         return self.rooms * self.room
 
-    def begun_in(self, shared: Memory) -> Numbered:
+    def begun_in(self, shared: Memory) -> Ahead:
         """Starts processes that do the jobs."""
 
         def work(n: int) -> Sent:
             return _sent(self.jobs[n](), shared, n % self.rooms * self.room, self.room)
 
-        done = _InOrder(work, len(self.jobs), self.processes)
-        done.begin()
-        return done
+        return _InOrder(work, len(self.jobs), self.processes)
 
-    def begun_in_file(self, number: int) -> Numbered:
+    def begun_in_file(self, number: int) -> Ahead:
         """Does the same with the memory in an open file, which it closes."""
         with open(number, "r+b") as file:
             return self.begun_in(_mapped(file, self.size))

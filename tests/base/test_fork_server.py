@@ -53,7 +53,9 @@ def dies_once(mark: Path, n: int) -> int:
 def results(count: int = 40, processes: int = 3) -> list[tuple[int, int]]:
     """Asserts the arrays of many rounds of the memory, and returns the processes."""
     found = []
-    for n, (parent, process, array) in enumerate(shared_results([partial(made, n) for n in range(count)], processes, 4096)):
+    for n, (parent, process, array) in enumerate(
+        shared_results([partial(made, n) for n in range(count)], processes, 4096)
+    ):
         assert len(array) == 1000 + n and (array == n).all()
         found.append((parent, process))
     assert len(found) == count
@@ -180,8 +182,8 @@ def test_a_parent_that_is_killed_leaves_nobody() -> None:
         found = ForkServer()
         fork_server._waiting[:] = [found]
         values = shared_results([partial(made, n) for n in range(30)], 2, 8192)
-        pids = [server_of(found), *(next(values)[1] for _ in range(6))]
-        os.write(writer, " ".join(map(str, pids)).encode())
+        started = [server_of(found), *(next(values)[1] for _ in range(6))]
+        os.write(writer, " ".join(map(str, started)).encode())
         signal.pause()
     pids = {int(pid) for pid in os.read(reader, 100).split()}
     os.kill(child, signal.SIGKILL)

@@ -175,6 +175,31 @@ def test_a_parent_that_is_killed_leaves_nobody() -> None:
     os.close(writer)
 
 
+def test_jobs_end_their_processes_without_a_wait() -> None:
+    pids = [result() for result in in_processes([os.getpid] * 6, 3, Kind("a process"))]
+    end = time.monotonic() + 60
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):  # no zombie stays
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_processes_work_while_others_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    owed: list[list[int]] = []
+    start = Ahead._start
+
+    def watched(ahead: Ahead) -> bool:
+        owed.append([len(member.owes) for member in ahead.members])
+        return start(ahead)
+
+    monkeypatch.setattr(Ahead, "_start", watched)
+    ahead = Ahead(square, 5, count=3, ahead=2)
+    try:
+        assert owed == [[], [2], [2, 2]]
+        assert [ahead.result(n) for n in range(5, 12)] == [n * n for n in range(5, 12)]
+    finally:
+        ahead.close()
+
+
 def zombie(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:
