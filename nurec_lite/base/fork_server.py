@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that is forked while this one is small, and that forks others later: the more memory a process maps, the longer it takes.
+"""A process that is forked early, and that forks others later: the more memory a process has, the longer its forks take.
 
-On a host with a GPU each fork of a process that trains takes 25 ms, in which its threads stand still; one of a small process takes 2 ms.
+On a host with a GPU a fork of the process that trains takes 25 ms, and all its threads stand still; one of a small process takes 2 ms.
 """
 
 import os

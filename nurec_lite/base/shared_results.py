@@ -82,7 +82,7 @@ def shared_results(
     for_gpu: bool = False,  # whether results are copied to a GPU
 ) -> Generator[R, None, None]:
     """The results, or the error of a job where its result would be. Arrays of a result are valid until the next one is asked for. A fork
-    server that waits starts the processes; where there is none, or the jobs cannot be pickled, this process does."""
+    server starts the processes if one waits and the jobs can be pickled, else this process does."""
     room, came = (1 + most // mmap.PAGESIZE) * mmap.PAGESIZE, 0
     for begin in (_begun_elsewhere, _begun_here):
         rest = jobs[came:]
@@ -112,7 +112,7 @@ def _begun_here(work: _Jobs) -> Begun:
 
 
 def _begun_elsewhere(work: _Jobs) -> Begun | None:
-    """None where no server waits, or the jobs cannot be sent."""
+    """Lets a server start the processes. None if there is none, or the jobs cannot be sent."""
     server = take_server()
     if server is None:
         return None

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import active_children
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,11 @@ from nurec_lite.base.shared_results import shared_results
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
     monkeypatch.setattr(fork_server, "cores", lambda: 8)
     monkeypatch.setattr(processes, "WAIT", 0.05)
+    before = set(active_children())
     begin_forks()
     yield fork_server._waiting[-1]
     end_forks()
+    assert set(active_children()) <= before, "a process stayed"
 
 
 def made(n: int) -> tuple[int, int, np.ndarray]:
@@ -95,10 +98,10 @@ def test_works_come_from_processes_of_the_server_one_after_another(server: ForkS
 
 def test_two_works_at_a_time_need_no_second_server(server: ForkServer) -> None:
     values = shared_results([partial(made, n) for n in range(8)], 2, 8192)
-    assert next(values)[0] == server_of(server) and take_server() is None
+    assert next(values)[0] == server_of(server) and not fork_server._waiting
     assert {parent for parent, _ in results()} == {os.getpid()}
     assert [array[0] for _, _, array in values] == list(range(1, 8))
-    assert take_server() is server
+    assert fork_server._waiting == [server]
 
 
 def test_the_last_result_frees_the_server_before_its_memory(server: ForkServer) -> None:
@@ -135,7 +138,7 @@ def test_a_server_that_dies_or_stops_costs_no_result(server: ForkServer, number:
         seen.append(int(array[0]))
         if n + 1 == after:
             os.kill(server_of(server), number)
-    assert seen == list(range(30)) and take_server() is None
+    assert seen == list(range(30)) and not fork_server._waiting
 
 
 def test_a_server_that_its_own_child_kills_costs_no_result() -> None:
@@ -144,14 +147,14 @@ def test_a_server_that_its_own_child_kills_costs_no_result() -> None:
 
 def test_the_server_replaces_its_processes(server: ForkServer, tmp_path: Path) -> None:
     assert list(shared_results([partial(dies_once, tmp_path / "died", n) for n in range(9)], 2, 0)) == list(range(9))
-    assert take_server() is server
+    assert fork_server._waiting == [server]
 
 
 def test_an_error_stands_where_its_result_would() -> None:
     seen: list[int] = []
     with pytest.raises(UserError, match=r"^the fifth is damaged$"):
         seen.extend(iter(shared_results([partial(picky, n) for n in range(9)], 2, 0)))
-    assert seen == [0, 1, 2, 3] and take_server() is None
+    assert seen == [0, 1, 2, 3] and not fork_server._waiting
     assert results()
 
 
@@ -165,7 +168,7 @@ def test_a_work_that_is_left_ends_its_processes(server: ForkServer) -> None:
 
 def test_no_jobs_leave_the_server_alone(server: ForkServer) -> None:
     assert list(shared_results([], 3, 100)) == []
-    assert take_server() is server
+    assert fork_server._waiting == [server]
 
 
 def test_a_machine_of_few_cores_has_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
