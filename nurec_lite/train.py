@@ -331,10 +331,14 @@ def work(arguments: list[str]) -> None:
     sys.argv[1:] = with_budget(hydra_arguments("train", arguments))  # which Hydra reads
     folders.clear()
     places.clear()
-    if not any(argument.startswith(("-", "train.resume=")) for argument in arguments) and place_of().first:
+    runs = not any(argument.startswith("-") for argument in arguments)
+    anew = runs and not any(argument.startswith("train.resume=") for argument in arguments) and place_of().first
+    if anew:
         begin_search()
         begin_checker()
+    if runs:
         begin_decoders(sys.orig_argv)
+    if anew:
         begin_first_scene(sys.orig_argv)
     try:
         with composed_once(arguments), lost_jobs_fail(arguments):
