@@ -331,15 +331,7 @@ def work(arguments: list[str]) -> None:
     sys.argv[1:] = with_budget(hydra_arguments("train", arguments))  # which Hydra reads
     folders.clear()
     places.clear()
-    runs = not any(argument.startswith("-") for argument in arguments)
-    anew = runs and not any(argument.startswith("train.resume=") for argument in arguments) and place_of().first
-    if anew:
-        begin_search()
-        begin_checker()
-    if runs:
-        begin_decoders(sys.orig_argv)
-    if anew:
-        begin_first_scene(sys.orig_argv)
+    _begin_early(arguments)
     try:
         with composed_once(arguments), lost_jobs_fail(arguments):
             main()
@@ -350,6 +342,19 @@ def work(arguments: list[str]) -> None:
             _compare(dict.fromkeys(folders))
     if failed:
         raise UserError(failed)
+
+
+def _begin_early(arguments: list[str]) -> None:
+    """Starts processes while this one is small, and then the first thread that computes."""
+    if any(argument.startswith("-") for argument in arguments):
+        return
+    anew = not any(argument.startswith("train.resume=") for argument in arguments) and place_of().first
+    if anew:
+        begin_search()
+        begin_checker()
+    begin_decoders(sys.orig_argv)
+    if anew:
+        begin_first_scene(sys.orig_argv)
 
 
 def _tabulate(place: Path) -> str | None:
