@@ -40,7 +40,8 @@ from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.decoders import begin_decoders
 from nurec_lite.capture.digest import Digest
-from nurec_lite.capture.searching import begin_search, end_search
+from nurec_lite.capture.odometry.apart import begin_poses, end_poses
+from nurec_lite.capture.tracking.source import begin_search, end_search
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.cluster import lost_jobs_fail
@@ -202,6 +203,7 @@ def _opened(
         begin = in_span("device and kernels", partial(begin_stages, config.ops, device, config.render, config.opt))
         with span("capture"):
             capture = open_capture(config.data, known=known, meanwhile=begin, source=source, check=check)
+    end_poses()
     end_search()
     return capture
 
@@ -350,6 +352,7 @@ def _begin_early(arguments: list[str]) -> None:
         return
     anew = not any(argument.startswith("train.resume=") for argument in arguments) and place_of().first
     if anew:
+        begin_poses()
         begin_search()
         begin_checker()
     begin_decoders(sys.orig_argv)

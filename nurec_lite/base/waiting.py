@@ -76,10 +76,10 @@ def _workers() -> int:
     return max(1, min(MOST, cores() // 2 - 1))
 
 
-def shared_out(function: Callable[[T], R], items: Sequence[T], kind: Kind) -> Iterator[R]:
+def shared_out(function: Callable[[T], R], items: Sequence[T], kind: Kind, few: int = FEW) -> Iterator[R]:
     """Results of the function for each item, in order: by processes of a process that waited, which need no lock of Python's for their
     small operators; elsewhere in threads. Results, though not items, are pickled."""
-    if not _sharing or _sharing[-1] == 1 or len(items) < FEW:
+    if not _sharing or _sharing[-1] == 1 or len(items) < few:
         yield from in_threads(function, items)
     else:
         for result in in_processes([partial(function, item) for item in items], _sharing[-1], kind):

@@ -17,10 +17,10 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.base.processes import Kind
 from nurec_lite.base.waiting import done_apart
 from nurec_lite.capture.checks.begun import CHECKER, begin_checker, begin_checks
+from nurec_lite.capture.odometry.apart import POSER, begin_poses, end_poses
 from nurec_lite.capture.odometry.choose import posed
-from nurec_lite.capture.searching import POSER, SEARCHER, begin_search, end_search
 from nurec_lite.capture.tracking.found import find_tracks
-from nurec_lite.capture.tracking.source import with_tracks
+from nurec_lite.capture.tracking.source import SEARCHER, begin_search, end_search, with_tracks
 from nurec_lite.capture.types import ESTIMATED, Capture
 from nurec_lite.config import DataConfig
 from nurec_lite.readers import open_capture, read_capture
@@ -29,9 +29,11 @@ from nurec_lite.readers import open_capture, read_capture
 @pytest.fixture(autouse=True)
 def helper(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(waiting, "cores", lambda: 8)
+    begin_poses()
     begin_search()
     begin_checker()
     yield
+    end_poses()
     end_search()
     waiting.end(CHECKER)
 
@@ -99,7 +101,7 @@ def test_a_drive_with_tracks_needs_no_search(street: Capture) -> None:
     assert set(waiting._waiting) == {POSER, SEARCHER, CHECKER}
     end_search()
     end_search()
-    assert set(waiting._waiting) == {CHECKER}
+    assert set(waiting._waiting) == {POSER, CHECKER}
 
 
 def test_a_search_that_cannot_be_sent_is_made_here(street: Capture) -> None:

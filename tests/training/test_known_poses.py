@@ -12,7 +12,7 @@ from hidden_poses import altered, hidden, street
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.capture.digest import KnownPath, digest_of
-from nurec_lite.capture.odometry import choose
+from nurec_lite.capture.odometry import choose, drive
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.odometry.known import joined
 from nurec_lite.capture.odometry.reckoning import exp
@@ -36,8 +36,8 @@ def nothing_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("nothing should be estimated")
 
-    monkeypatch.setattr(choose, "estimated", never)
-    monkeypatch.setattr(choose, "seem_sharp", never)
+    monkeypatch.setattr(drive, "estimated", never)
+    monkeypatch.setattr(drive, "seem_sharp", never)
 
 
 def part(capture: Capture, first: int, last: int) -> Capture:

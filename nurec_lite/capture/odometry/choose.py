@@ -2,31 +2,27 @@
 """The poses that a capture is used with: its own, or those that its sweeps and velocities show, whichever make the map sharper."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.waiting import done_apart
 from nurec_lite.capture.digest import KnownPath
-from nurec_lite.capture.odometry.clouds import Clouds, Poses
-from nurec_lite.capture.odometry.estimate import Estimate, estimated
-from nurec_lite.capture.odometry.glance import poses_of, seem_sharp
+from nurec_lite.capture.odometry.apart import POSER
+from nurec_lite.capture.odometry.clouds import Poses
+from nurec_lite.capture.odometry.drive import PAIRS, Drive, Found, looked
+from nurec_lite.capture.odometry.estimate import Estimate
 from nurec_lite.capture.odometry.known import about, as_known, completed, covers, replaces
 from nurec_lite.capture.odometry.reckoning import log as twist_of
 from nurec_lite.capture.odometry.replace import with_poses
-from nurec_lite.capture.odometry.sharpness import GAP, Sharpness, pairs_of, sharpness
-from nurec_lite.capture.searching import POSER
-from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, UNKNOWN, Capture, CaptureError, SweepFrame
-from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.capture.odometry.sharpness import GAP, Sharpness, pairs_of
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, UNKNOWN, Capture, CaptureError
 from nurec_lite.geometry.se3 import invert
 
 log = logging.getLogger("nurec_lite")
 FEWEST = 3  # sweeps
-PAIRS = 8  # of sweeps that are compared
 BLURRED = 0.15  # metres from points to surfaces, the median, under an estimate that failed
 OPEN = 0.5  # of the motions: more that surfaces leave open make an estimate fail
 ALIKE = 1.1  # times the blur of other poses: the points near surfaces decide
@@ -34,38 +30,6 @@ SHARPER, CALMER = 0.97, 0.7  # times the figures of the capture's own poses
 JITTER = 0.002  # metres: less is no reason for other poses
 METRES, RADIANS, PART = 0.1, 0.006, 0.08  # largest difference of right poses over GAP sweeps, and part of the way
 OTHERS = "give other poses by data.poses.file (KITTI) or data.mapping (ROS)"
-
-
-@dataclass(frozen=True)
-class Drive:
-    """The input of an estimate of poses."""
-
-    capture: Capture
-    lidar: Lidar
-    frames: Sequence[SweepFrame]  # K of the lidar
-
-    @property
-    def middles(self) -> Tensor:  # [K] seconds
-        return torch.tensor([frame.time_mid for frame in self.frames], dtype=torch.float64)
-
-    @property
-    def said(self) -> Poses:
-        """The capture's own poses."""
-        return poses_of(self.frames)
-
-    @property
-    def span(self) -> tuple[float, float]:  # seconds: first and last needed pose
-        frames = (*self.capture.images, *self.capture.sweeps)
-        return min(f.time_start for f in frames), max(f.time_end for f in frames)
-
-
-@dataclass(frozen=True)
-class Found:
-    """An estimate, how sharp it is, and how sharp the capture's own poses are if there are any."""
-
-    estimate: Estimate
-    sharp: Sharpness
-    own: Sharpness | None
 
 
 def posed(
@@ -112,7 +76,7 @@ def _drive_of(capture: Capture) -> Drive | None:
 def _chosen(drive: Drive, source: str) -> Capture:
     capture = drive.capture
     try:
-        found = done_apart(POSER, partial(_looked, drive, source))
+        found = done_apart(POSER, partial(looked, drive, source))
     except UserError:
         raise
     except (ArithmeticError, RuntimeError, ValueError, IndexError) as error:  # points that show nothing
@@ -134,18 +98,6 @@ def _problem(found: Found) -> str | None:
     if found.estimate.open > OPEN:
         return f"{found.estimate.open:.0%} of them show too few surfaces across a direction to tell how far the vehicle moved"
     return f"sweeps would lie {found.sharp.median:.2f} m apart" if found.sharp.median > BLURRED else None
-
-
-def _looked(drive: Drive, source: str) -> Found | None:
-    """The estimate; None where a quick look shows that the capture's own poses are as sharp as the lidar can tell."""
-    if source == "auto" and drive.capture.poses_from == GIVEN and seem_sharp(drive.frames, drive.lidar):
-        return None
-    clouds = Clouds(drive.frames, drive.lidar)
-    known = None if drive.capture.poses_from == UNKNOWN else drive.said
-    estimate = estimated(clouds, drive.middles, drive.span, drive.capture.measured, known)
-    paths = [estimate.path.at, *([] if known is None else [known])]
-    found = sharpness(clouds, pairs_of(len(clouds), PAIRS), paths, drive.middles)
-    return Found(estimate, found[0], found[1] if known is not None else None)
 
 
 def _better(drive: Drive, source: str, estimate: Estimate, sharp: Sharpness, own: Sharpness) -> Capture:

@@ -4,7 +4,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,27 +63,13 @@ def moved(clouds: Sequence[Cloud], poses: Poses) -> list[Tensor]:  # [n, 3] each
     return list(in_threads(lambda k: clouds[k].moved_by(at[k]), range(len(clouds))))
 
 
-class Clouds(Sequence[Cloud]):
-    """The clouds of sweeps. Others are made while the first ones are used, in order."""
+def clouds_of(frames: Sequence[SweepFrame], lidar: Lidar) -> list[Cloud]:
+    return list(shared_out(partial(cloud_of, lidar, most=most_points(len(frames))), frames, WORKERS))
 
-    def __init__(self, frames: Sequence[SweepFrame], lidar: Lidar) -> None:
-        most = max(FEWEST, min(MOST, ALL // max(1, len(frames))))
-        self._count = len(frames)
-        self._made: list[Cloud] = []
-        self._coming = shared_out(partial(cloud_of, lidar, most=most), frames, WORKERS)
 
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, k: Any) -> Any:
-        if isinstance(k, slice):
-            return [self[i] for i in range(len(self))[k]]
-        place = range(len(self))[k]
-        while len(self._made) <= place:
-            self._made.append(next(self._coming))
-            if len(self._made) == len(self):
-                next(self._coming, None)  # ends those that made them
-        return self._made[place]
+def most_points(sweeps: int) -> int:
+    """Most points of a sweep in a drive of so many."""
+    return max(FEWEST, min(MOST, ALL // max(1, sweeps)))
 
 
 def cloud_of(lidar: Lidar, frame: SweepFrame, most: int = MOST) -> Cloud:

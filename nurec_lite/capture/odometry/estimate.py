@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.measured import Measured
-from nurec_lite.capture.odometry.clouds import Cloud, Poses, moved
-from nurec_lite.capture.odometry.front import scan_to_map
+from nurec_lite.capture.odometry.clouds import Cloud, Poses, clouds_of, moved
+from nurec_lite.capture.odometry.front import First, scan_to_map
 from nurec_lite.capture.odometry.matches import equations
+from nurec_lite.capture.odometry.parts import in_parts
 from nurec_lite.capture.odometry.path import Path
 from nurec_lite.capture.odometry.reckoning import Twists, integrated, log, measured_twists
 from nurec_lite.capture.odometry.sharpness import jitter
 from nurec_lite.capture.odometry.solve import Noise, improved
+from nurec_lite.capture.types import SweepFrame
+from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
 ROUNDS = ((0.7, 2000), (0.3, 5000))  # metres from points to surfaces at most, and points of a sweep that are compared
@@ -37,16 +40,17 @@ class Estimate:
 
 
 def estimated(
-    clouds: Sequence[Cloud],
-    middles: Tensor,  # [n] seconds of the sweeps
+    frames: Sequence[SweepFrame],  # n of the lidar
+    lidar: Lidar,
     span: tuple[float, float],  # seconds: the first and the last needed pose
     measured: Measured | None,
     known: Poses | None,  # poses that may be right: they say where to look first
-) -> Estimate:
+) -> tuple[Estimate, list[Cloud]]:
+    middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
     twists = None if measured is None else measured_twists(measured)
     guess = twists if twists is not None else None if known is None else _twists_of(middles, known(middles))
-    first = scan_to_map(clouds, middles, guess)
-    if guess is not None and not _agree(guess, middles, first.poses):
+    clouds, first = (clouds_of(frames, lidar), None) if guess is None else _guessed(frames, lidar, middles, guess)
+    if first is None:
         first, twists = scan_to_map(clouds, middles, None), None
     by = partial(_refined, clouds, middles, first.poses, span)
     path = by(twists)
@@ -54,7 +58,16 @@ def estimated(
         path, twists = calmer, None
     also = "" if twists is None else " and measured velocities"
     left = 0.0 if twists is not None else float(first.open[1:].double().mean())
-    return Estimate(path, f"estimated from {len(clouds)} sweeps{also}", left)
+    return Estimate(path, f"estimated from {len(clouds)} sweeps{also}", left), clouds
+
+
+def _guessed(
+    frames: Sequence[SweepFrame], lidar: Lidar, middles: Tensor, guess: Twists
+) -> tuple[list[Cloud], First | None]:
+    """The clouds, and their first path if most of its motions are about those of the twists."""
+    clouds, joined = in_parts(frames, lidar, middles, guess)
+    first = scan_to_map(clouds, middles, guess) if joined is None else joined
+    return clouds, first if _agree(guess, middles, first.poses) else None
 
 
 def _calmer(path: Path, middles: Tensor, by: Callable[[None], Path]) -> Path | None:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nurec_lite.base.aside import go_on
-from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.odometry.clouds import Cloud, thinned
 from nurec_lite.capture.odometry.reckoning import Twists, exp, integrated, log
 from nurec_lite.geometry.se3 import invert
@@ -45,7 +44,7 @@ class First:
 
 
 def scan_to_map(
-    clouds: Sequence[Cloud],  # n; they may be made while the first ones are used
+    clouds: Sequence[Cloud],  # n
     times: Tensor,  # [n] seconds, the middles of the sweeps
     twists: Twists | None,  # that say where to look first; None: the last motion goes on
 ) -> First:
@@ -56,12 +55,11 @@ def scan_to_map(
     poses, held = [torch.eye(4, dtype=torch.float64)], [False]
     later = (times > times[0]).nonzero()[:1, 0].tolist() if said is None else []
     velocity = _at_first(clouds[0], clouds[later[0]]) if later else None
-    seen = None if said is None else in_threads(lambda each: _seen(*each), zip(clouds, said, strict=True))
     for k, cloud in enumerate(clouds):
         go_on()
         seconds = float(times[k] - times[max(0, k - 1)])
         guesses = _velocities(None if said is None else said[k], velocity, seconds)
-        source = _source(next(seen) if seen is not None else _seen(cloud, guesses[0]))
+        source = _source(_seen(cloud, guesses[0] if said is None else said[k]))
         if k:
             found, guess = _best(world, source, list(poses[-1] @ exp(torch.stack(guesses) * seconds)))
             pose, is_open = _determined(found, guess)

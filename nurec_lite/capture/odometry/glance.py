@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.odometry.clouds import Clouds, Poses
+from nurec_lite.capture.odometry.clouds import Poses, clouds_of
 from nurec_lite.capture.odometry.reckoning import exp
 from nurec_lite.capture.odometry.sharpness import GAP, jitter, to_surfaces
 from nurec_lite.capture.odometry.surfaces import surface_map
@@ -32,7 +32,7 @@ def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
         return False
     gap = min(GAP, len(frames) - 1)
     start = max(0, len(frames) // 2 - gap)
-    clouds = Clouds([frames[k] for k in range(start, min(len(frames), start + 2 * gap + 1), gap)], lidar)
+    clouds = clouds_of([frames[k] for k in range(start, min(len(frames), start + 2 * gap + 1), gap)], lidar)
     world = [cloud.moved(poses)[: SOURCE if k else None] for k, cloud in enumerate(clouds)]
     parts = [part for a, b in pairwise(world) if (part := _part_left(a, b)) is not None]
     return not parts or sum(parts) / len(parts) > FITTED

@@ -6,10 +6,31 @@ from functools import partial
 
 import torch
 
-from nurec_lite.base.waiting import done_apart
-from nurec_lite.capture.searching import SEARCHER
+from nurec_lite.base.processes import Kind
+from nurec_lite.base.waiting import begin, done_apart, end
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.geometry.tracks import Tracks
+
+SEARCHER = Kind("the process that searches the capture", replaced=0, patience=600, parents=True)
+
+
+def begin_search() -> None:
+    """Starts the process that will search tracks."""
+    begin(SEARCHER, _load_search)
+
+
+def end_search() -> None:
+    """Ends that process, if the capture needed no search."""
+    end(SEARCHER)
+
+
+def _load_search() -> None:
+    import scipy.ndimage
+    import scipy.optimize
+    import scipy.sparse.csgraph
+    import scipy.spatial  # noqa: F401  where the search imports them, all others wait
+
+    import nurec_lite.capture.tracking.found  # noqa: F401
 
 
 def with_tracks(

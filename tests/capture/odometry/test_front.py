@@ -2,6 +2,7 @@
 """The first path of a rig at a speed that nothing names."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from nurec_lite.capture.odometry.clouds import Cloud
 from nurec_lite.capture.odometry.estimate import estimated
 from nurec_lite.capture.odometry.front import scan_to_map
 from nurec_lite.capture.odometry.reckoning import Twists
+from nurec_lite.capture.types import Sweep, SweepFrame
+from nurec_lite.geometry.lidar import Lidar
 
 SPEED = 30.0  # metres a second
 
@@ -87,13 +90,31 @@ def test_along_a_tunnel_the_guess_goes_on() -> None:
     torch.testing.assert_close(found.poses[:, :3, 3], wanted, atol=0.03, rtol=0)
 
 
+@dataclass(frozen=True)
+class Points:
+    """Returns of the tunnel at a time."""
+
+    time: float
+
+    @property
+    def frame(self) -> SweepFrame:
+        return SweepFrame("lidar", round(10 * self.time), self.time, self.time, torch.eye(4), torch.eye(4), self)
+
+    def __call__(self) -> Sweep:
+        raise AssertionError("returns are enough")
+
+    def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
+        points = tunnel(self.time)[::every]
+        return points, torch.full((len(points),), self.time, dtype=torch.float64)
+
+
 def test_velocities_carry_a_rig_through_a_tunnel() -> None:
-    clouds, times = [cloud(k / 10, tunnel(k / 10)) for k in range(12)], 0.1 * torch.arange(12).double()
+    frames, lidar = [Points(k / 10).frame for k in range(12)], Lidar("lidar", torch.eye(4).double(), torch.zeros(2))
     still = Measured(torch.tensor([0.0, 2.0]).double(), velocities=torch.tensor([[14.0, 0, 0]] * 2).double())
-    found = estimated(clouds, times, (0.0, 1.1), still, None)
+    found, _ = estimated(frames, lidar, (0.0, 1.1), still, None)
     assert found.open == 0 and "measured velocities" in found.sources
     assert abs(float(found.path.at(torch.tensor(1.1).double())[0, 3]) - 15.4) < 0.2
-    assert estimated(clouds, times, (0.0, 1.1), None, None).open == 1
+    assert estimated(frames, lidar, (0.0, 1.1), None, None)[0].open == 1
 
 
 def test_poles_beside_a_plain_close_the_directions() -> None:

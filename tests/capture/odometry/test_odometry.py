@@ -12,7 +12,7 @@ from hidden_poses import SWEEPS, altered, errors, hidden, measured, middles, str
 from tiny_capture import Loaded, tiny_capture
 from torch import Tensor
 
-from nurec_lite.capture.odometry import choose
+from nurec_lite.capture.odometry import drive
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.odometry.clouds import cloud_of
 from nurec_lite.capture.odometry.glance import poses_of
@@ -174,14 +174,14 @@ def never(*_: Any) -> Any:
 
 
 def test_sharp_poses_are_kept_after_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "estimated", never)
+    monkeypatch.setattr(drive, "estimated", never)
     found = posed(street(), "auto")
     assert found.sweeps == street().sweeps and found.poses_from == CHOSEN
 
 
 def test_poses_that_were_chosen_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "estimated", never)
-    monkeypatch.setattr(choose, "seem_sharp", never)
+    monkeypatch.setattr(drive, "estimated", never)
+    monkeypatch.setattr(drive, "seem_sharp", never)
     chosen = replace(street(), poses_from=CHOSEN)
     assert posed(chosen, "auto") is chosen
     assert posed(street(), "capture") is street()
