@@ -21,7 +21,9 @@ JITTER = 0.003  # metres of a sharp path at most
 FITTED = 0.9  # part of the distances that is left at least when one sweep is moved onto the other as a whole
 SOURCE = 4000  # points of a sweep that are compared
 FEWEST = 200  # distances that tell anything
-ROUNDS, REACH = 5, 0.5  # of the registration, and its metres to a surface
+MOVED = 0.06  # metres of that motion at most: where the ground fits before and after, distances hardly tell
+REACH = 0.5  # metres to a surface, of the registration
+SCALES = (0.5, 0.3, 0.1, 0.05, 0.02, 0.02)  # metres that count fully, at least, round after round
 
 
 def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
@@ -34,8 +36,9 @@ def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
     start = max(0, len(frames) // 2 - gap)
     clouds = clouds_of([frames[k] for k in range(start, min(len(frames), start + 2 * gap + 1), gap)], lidar)
     world = [cloud.moved(poses)[: SOURCE if k else None] for k, cloud in enumerate(clouds)]
-    parts = [part for a, b in pairwise(world) if (part := _part_left(a, b)) is not None]
-    return not parts or sum(parts) / len(parts) > FITTED
+    fits = [fit for a, b in pairwise(world) if (fit := _fitted(a, b)) is not None]
+    parts, moves = [part for part, _ in fits], [metres for _, metres in fits]
+    return not fits or (sum(parts) / len(parts) > FITTED and max(moves) < MOVED)
 
 
 def poses_of(frames: Sequence[SweepFrame]) -> Poses:
@@ -47,18 +50,19 @@ def poses_of(frames: Sequence[SweepFrame]) -> Poses:
     return partial(interpolate_trajectory, times[new], poses[order][new])
 
 
-def _part_left(a: Tensor, b: Tensor) -> float | None:
-    """Median distance of points b to the surfaces of points a after b moves onto a, as a share of that before; None:
-    too few lie near."""
+def _fitted(a: Tensor, b: Tensor) -> tuple[float, float] | None:
+    """Median distance of points b to the surfaces of points a after b moves onto a, as a share of that before, and metres of that
+    motion; None: too few lie near."""
     before = to_surfaces(a, b)
     if len(before) < FEWEST:
         return None
     made, middle = surface_map(a), b.mean(0)
-    for _ in range(ROUNDS):
+    way = torch.zeros_like(middle)
+    for scale in SCALES:
         near, at, normals = made.surfaces(b, REACH)
         r = ((b[near] - made.points[at]) * normals).sum(1)
-        w = (1 + (r / max(0.02, 1.5 * float(r.abs().median()))) ** 2) ** -2
+        w = (1 + (r / max(scale, 1.5 * float(r.abs().median()))) ** 2) ** -2
         J = torch.cat([torch.linalg.cross(b[near] - middle, normals), normals], dim=1)
         step = -torch.linalg.solve((J * w[:, None]).T @ J + 1e-6 * torch.eye(6, dtype=torch.float64), J.T @ (w * r))
-        b = transform(exp(step), b - middle) + middle
-    return float(to_surfaces(a, b).median() / before.median().clamp(min=1e-9))
+        b, way = transform(exp(step), b - middle) + middle, way + step[3:]
+    return float(to_surfaces(a, b).median() / before.median().clamp(min=1e-9)), float(way.norm())

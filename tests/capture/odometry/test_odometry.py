@@ -20,7 +20,7 @@ from nurec_lite.capture.odometry.matches import tasks
 from nurec_lite.capture.odometry.reckoning import exp
 from nurec_lite.capture.odometry.sharpness import jitter
 from nurec_lite.capture.pack import read_pack, write_pack
-from nurec_lite.capture.types import CHOSEN, POSITIONED, Capture, CaptureError, SweepFrame
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, POSITIONED, Capture, CaptureError, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import invert, pose_matrix, transform
 from nurec_lite.geometry.tracks import Tracks
@@ -206,6 +206,19 @@ def test_blurred_poses_are_replaced() -> None:
 
     found = posed(altered(truth, shaken), "auto")
     assert errors(truth, found, GAP)[0] < 0.015 and noise_of(found)[0] < 0.001
+
+
+@pytest.mark.parametrize("scale", [1.01, 1.03, 1.05])
+def test_poses_of_wheels_that_are_too_long_are_replaced(scale: float) -> None:
+    """The ground and the fronts of houses fit at any scale of the way."""
+
+    def longer(times: Tensor, poses: Tensor) -> Tensor:
+        poses = poses.clone()
+        poses[..., :3, 3] *= scale
+        return poses
+
+    found = posed(altered(street(), longer), "auto")
+    assert found.poses_from == ESTIMATED and errors(street(), found, GAP)[0] < 0.015
 
 
 def test_poses_that_are_wrong_are_left_to_the_checks() -> None:
