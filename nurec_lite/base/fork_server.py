@@ -78,6 +78,7 @@ class _Service:
     def _begin(self) -> None:
         if self._made is not None:
             self._made.leave()
+        self._made = None  # its jobs and their memory are freed while this waits
         (make, count), files = receive(self._line)
         self._made = make(*files)
         self._done, self._count = 0, count
