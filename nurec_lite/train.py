@@ -143,6 +143,7 @@ def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | No
             if present().size > 1:
                 break
         content = None  # the scene of the run that failed is freed
+        gc.unfreeze()
         gc.collect()
         torch.cuda.empty_cache()
         if checkpoint.exists():
@@ -205,6 +206,8 @@ def _opened(
             capture = open_capture(config.data, known=known, meanwhile=begin, source=source, check=check)
     end_poses()
     end_search()
+    if gc.get_freeze_count():  # a command's: its capture stays, and no collection searches it again
+        gc.freeze()
     return capture
 
 

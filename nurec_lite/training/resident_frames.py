@@ -51,10 +51,12 @@ def sorted_by_sector(
 
 def frames_from(plan: ShotPlan, first: int) -> list[Frame]:
     """All training frames, those that steps from the first on need before the others. A rank may need some of them late."""
-    found: dict[Frame, None] = {}
+    found, every = dict[Frame, None](), _training_frames(plan)
     for step in range(first, first + 2 * steps_an_epoch(plan)):  # an epoch may be half over
         found |= dict.fromkeys(frames_of(plan, step))
-    return list(found | dict.fromkeys(_training_frames(plan)))
+        if len(found) == len(every):
+            break
+    return list(found | dict.fromkeys(every))
 
 
 def frames_of(plan: ShotPlan, step: int) -> list[Frame]:

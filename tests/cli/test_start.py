@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The imports of a run: none before its need, because the run waits for each."""
+"""The start of a run: no import before its need, because the run waits for each, and no search for garbage among the capture."""
 
 import json
 import os
@@ -81,3 +81,21 @@ def test_a_current_folder_that_was_deleted(tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert ended.stderr == "error: the current folder was deleted or renamed; change to another one\n"
+
+
+@pytest.mark.parametrize("command", [True, False])
+def test_no_collection_searches_the_capture_of_a_command(command: bool) -> None:
+    """A program that calls `nurec_lite.train` keeps its own garbage collection."""
+    program = f"""
+import gc, sys
+import nurec_lite.train
+from nurec_lite.capture.types import Frame
+from nurec_lite.config import Config, DataConfig
+run = sys.modules["nurec_lite.train"]
+gc.freeze() if {command} else None
+config = Config(data=DataConfig(frames=[0, 2], split="half"), device="cpu")
+capture = run._opened(config, None, None, run.torch.device("cpu"), lambda capture: None)
+searched = [thing for thing in gc.get_objects() if isinstance(thing, Frame)]
+assert len(searched) == (0 if {command} else len(capture.images) + len(capture.sweeps)), searched
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)

@@ -125,10 +125,11 @@ def array(*shape: int | None) -> Check:  # None: any length
     def check(value: Any, at: str) -> None:
         level = [value]
         for n in shape:
-            _demand(all(type(v) is list and n in (None, len(v)) for v in level), value, at, wanted)
+            lists = set(map(type, level)) <= {list}
+            _demand(lists and (n is None or set(map(len, level)) <= {n}), value, at, wanted)
             level = list(chain.from_iterable(level))
         _demand(set(map(type, level)) <= {int, float}, value, at, wanted)
-        _demand(all(-LIMIT <= v <= LIMIT for v in level), value, at, wanted)
+        _demand(all(map(LIMIT.__ge__, map(abs, level))), value, at, wanted)
 
     return check
 

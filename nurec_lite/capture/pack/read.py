@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -258,7 +259,9 @@ def _encoding(index: dict[str, Any]) -> str:
 
 
 def _tensors(row: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return row | {key: torch.tensor(row[key], dtype=torch.float64) for key in keys}
+    return row | {
+        key: torch.from_numpy(np.array(row[key], np.float64)) for key in keys
+    }  # torch.tensor takes three times as long
 
 
 def _camera(path: Path, members: dict[str, Member], row: dict[str, Any]) -> dict[str, Any]:
