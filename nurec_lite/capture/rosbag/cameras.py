@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cameras of a recording: CameraInfo, or the mapping's values, as the renderer's camera. Lenses stay as they are."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,11 @@ def intrinsics_of(info: Any, entry: CameraEntry, where: str) -> Intrinsics:
         )
     if entry.rectified:
         model, D = "plumb_bob", []
+    if not (cx > 0 and cy > 0) or not all(map(math.isfinite, (fx, fy, cx, cy, *D))):
+        raise CaptureError(
+            f"{where} has no calibration (its centre is {cx:g}, {cy:g}, its coefficients are {', '.join(f'{v:g}' for v in D) or 'none'}); "
+            f"give cameras.{entry.name}.intrinsics"
+        )
     if model not in MODELS:
         raise CaptureError(
             f"{where} has the distortion model '{model}', but the models that are read are {', '.join(MODELS)}; rectify the images"
@@ -41,6 +47,8 @@ def intrinsics_of(info: Any, entry: CameraEntry, where: str) -> Intrinsics:
     across, down = max(1, int(info.binning_x)), max(1, int(info.binning_y))
     roi = info.roi
     width, height = (roi.width, roi.height) if roi.width and roi.height else (info.width, info.height)
+    if not (width and height):
+        raise CaptureError(f"{where} has no size (it is {width}x{height} pixels); give cameras.{entry.name}.intrinsics")
     left, top = (roi.x_offset, roi.y_offset) if roi.width and roi.height else (0, 0)
     return Intrinsics(
         int(width) // across, int(height) // down, fx / across, fy / down,

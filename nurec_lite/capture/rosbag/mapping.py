@@ -68,7 +68,7 @@ class LidarEntry:
     time: str | None = None  # name of the field; None: found
     unit: str | None = None  # of UNITS, of the field's time; None: found
     intensity: str | None = None  # name of the field; None: found
-    stamp: str = "start"  # of STAMPS: the stamped moment of the sweep, where points have no time
+    stamp: str = "start"  # of STAMPS: the stamped moment of the sweep, where points have no time on its clock
     spins: bool | None = None  # False: rays in any directions at any times, without rows and columns; None: found
     rays: Path | None = (
         None  # table of the rays of every sweep (ray_files.py); None: they differ, or are those of beams

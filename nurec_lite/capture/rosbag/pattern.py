@@ -36,6 +36,7 @@ _PERIOD = 0.1  # seconds of a sweep where only one is there
 _LEAST = 1e-6  # seconds between stamps: nearer ones are one number in double precision
 _NEAR = 30.0  # seconds between stamps and times of points that are on one clock
 _SHORT, _LONG = 0.2, 1.6  # of the time between stamps, that the points of a sweep span
+_STAMPED = {"start": "first", "middle": "middle", "end": "last"}  # point of a sweep
 _FULL = 0.999  # share of intensities that a scale holds
 
 
@@ -239,7 +240,7 @@ def find_clock(
     away = float((offset - stamps).median())
     return PointClock(unit, "first"), [
         f"The times of the points of {where} lie {abs(away):.0f} s {'after' if away > 0 else 'before'} the stamps: they count from the "
-        "stamp, as the time of the first point."
+        f"stamp, as the time of the {_STAMPED[entry.stamp]} point."
     ]
 
 

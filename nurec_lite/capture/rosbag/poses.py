@@ -34,6 +34,7 @@ class Path:
 
     times: Tensor  # [n] seconds of the capture, strictly rising
     poses: Tensor  # [n, 4, 4] T_world_rig
+    of: str = "poses"  # things that have these times, for messages
 
     def at(self, times: Tensor) -> Tensor:  # [m] seconds -> [m, 4, 4]
         return interpolate_trajectory(self.times, self.poses, times)
@@ -65,7 +66,7 @@ def read_path(
     index: Index,
     rig: str,  # its frame
     start: int,  # nanoseconds
-) -> Path | None:  # None: the recording has no poses
+) -> Path | None:  # None: the recording has no poses, or too few and sweeps to estimate them from
     entry = index.mapping.poses
     if entry.topic:
         stamps, poses = _of_topic(index, rig)
@@ -76,9 +77,11 @@ def read_path(
     else:
         return None
     if len(stamps) < 2:
-        raise CaptureError(
-            f"{index.bag.path} holds {len(stamps)} poses in the seconds that are read, but needs 2; choose others"
-        )
+        few = f"{index.bag.path} holds {len(stamps)} poses in the seconds that are read, but needs 2"
+        if not index.mapping.lidars:
+            raise CaptureError(f"{few}; choose others")
+        index.notes.append(f"{few}: they are estimated from the sweeps.")
+        return None
     return Path(seconds(stamps.tolist(), start), _upright(index, poses))
 
 
@@ -105,12 +108,10 @@ def _of_tf(index: Index, rig: str, world: str) -> tuple[Tensor, Tensor]:  # as o
 def _of_fixes(index: Index, rig: str) -> tuple[Tensor, Tensor]:  # as of _of_topic
     """Positions of the antenna, east, north and up of the first one; turned as the inertial unit says, or along the way driven."""
     rows = dict(sorted(index.fixes.items()))
-    stamps, places = (
-        torch.tensor(list(rows), dtype=torch.int64),
-        local_metres(torch.tensor(list(rows.values()), dtype=torch.float64)),
-    )
+    stamps = torch.tensor(list(rows), dtype=torch.int64)
     if len(stamps) < 2:
         return stamps, torch.zeros(len(stamps), 4, 4)
+    places = local_metres(torch.tensor(list(rows.values()), dtype=torch.float64))
     times = (stamps - stamps[0]).double() * 1e-9
     R = _attitudes(index, rig, stamps)
     if R is None:

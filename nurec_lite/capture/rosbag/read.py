@@ -47,9 +47,8 @@ def read_rosbag(
     start = min(stamp for frames in index.frames.values() for stamp in frames.stamps)
     rig = rig_frame(index)
     known = read_path(index, rig, start)
-    path = known or _still(index)
-    cameras, images = _cameras(index, rig, path, start, downscale)
-    lidars, sweeps = _lidars(index, rig, path, start, known is not None)
+    lidars, sweeps = _lidars(index, rig, known or _still(index), start, known is not None)
+    cameras, images = _cameras(index, rig, known or (_beside(sweeps) if sweeps else _still(index)), start, downscale)
     return Capture(
         name=_name(root), cameras=cameras, lidars=lidars, images=images, sweeps=sweeps, tracks=Tracks.empty(),
         poses_from=UNKNOWN if known is None else POSITIONED if index.mapping.poses.fix else GIVEN,
@@ -63,6 +62,13 @@ def _still(index: Index) -> RigPath:
     stamps = [stamp for frames in index.frames.values() for stamp in frames.stamps]
     ends = seconds([min(stamps) - 10**12, max(stamps) + 10**12], min(stamps))
     return RigPath(ends, torch.eye(4, dtype=torch.float64).repeat(2, 1, 1))
+
+
+def _beside(sweeps: tuple[SweepFrame, ...]) -> RigPath:
+    """Poses that say nothing, at the times of sweeps: images of other times have none."""
+    times = torch.tensor([t for f in sweeps for t in (f.time_start, f.time_end)], dtype=torch.float64).unique()
+    times = times if len(times) > 1 else torch.cat([times, times + 1e-3])
+    return RigPath(times, torch.eye(4, dtype=torch.float64).repeat(len(times), 1, 1), of="sweeps")
 
 
 def _name(root: Path) -> str:
@@ -85,7 +91,7 @@ def _covered(index: Index, path: RigPath, topic: str, times: Tensor) -> list[int
     if lost == len(times):
         ends = [float(t) for t in (times[0], times[-1], path.times[0], path.times[-1])]
         raise CaptureError(
-            f"{index.bag.path}: {topic} lasts from {ends[0]:z.1f} s to {ends[1]:z.1f} s, but poses from {ends[2]:z.1f} s to "
+            f"{index.bag.path}: {topic} lasts from {ends[0]:z.1f} s to {ends[1]:z.1f} s, but {path.of} from {ends[2]:z.1f} s to "
             f"{ends[3]:z.1f} s; correct the clocks by delay in data.mapping"
         )
     if lost:
@@ -211,5 +217,5 @@ def _spans(
     elif pattern.clock.origin == "stamp":
         base = stamps
     else:
-        base = stamps - own[:, 0]
+        base = stamps - own[:, 0] - _LATE[entry.stamp] * (own[:, 1] - own[:, 0])
     return base + own[:, 0], base + own[:, 1], base

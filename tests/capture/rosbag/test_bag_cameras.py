@@ -173,6 +173,9 @@ def test_binning_and_regions_move_the_principal_point() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
+        ({"k": [300.0, 0, 0, 0, 300.0, 0, 0, 0, 1]}, r"its centre is 0, 0, .*; give cameras\.front\.intrinsics"),
+        ({"d": [float("nan")] * 5}, r"its coefficients are nan, .*; give cameras\.front\.intrinsics"),
+        ({"width": 0, "height": 0}, r"has no size \(it is 0x0 pixels\); give cameras\.front\.intrinsics"),
         ({"k": [0.0] * 9}, r"has no calibration .*; give cameras\.front\.intrinsics"),
         (
             {"distortion_model": "double_sphere"},

@@ -11,6 +11,7 @@ from tiny_bag import START, Recording, street
 from tiny_capture import tiny_capture
 from torch import Tensor
 
+from nurec_lite.capture.rosbag.library import COMPRESSED
 from nurec_lite.capture.rosbag.poses import local_metres
 from nurec_lite.capture.rosbag.read import read_rosbag
 from nurec_lite.capture.types import GIVEN, POSITIONED, UNKNOWN, Capture, CaptureError
@@ -76,6 +77,32 @@ def test_a_recording_without_poses_says_that_they_are_unknown(tmp_path: Path) ->
     read = read_rosbag(sensors().mountings().write(tmp_path / "bag", "mcap"))
     assert read.poses_from == UNKNOWN and len(read.images) == len(CAPTURE.images)
     assert torch.equal(read.sweeps[-1].T_world_rig_end, torch.eye(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_receiver_without_places_leaves_the_poses_to_the_sweeps(count: int, tmp_path: Path) -> None:
+    recording = sensors().mountings().satellites()
+    for fix in [message for _, topic, _, message in recording.rows if topic == "/gps/fix"][count:]:
+        fix.latitude = math.nan
+    read = read_rosbag(recording.write(tmp_path / "bag", "mcap"))
+    assert read.poses_from == UNKNOWN and len(read.sweeps) == len(CAPTURE.sweeps)
+    assert any(f"holds {count} poses" in doubt.sentence for doubt in read.doubts)
+
+
+def test_images_without_sweeps_beside_them_have_no_poses(tmp_path: Path) -> None:
+    """Estimated poses end with the sweeps: a camera on another clock would get poses of nowhere."""
+    late = sensors().mountings()
+    for _, _, kind, message in late.rows:
+        if kind == COMPRESSED:
+            message.header.stamp.sec += 1000
+    with pytest.raises(
+        CaptureError, match=r"but sweeps from 0\.0 s to 1\.0 s; correct the clocks by delay in data\.mapping"
+    ):
+        read_rosbag(late.write(tmp_path / "late", "mcap"))
+    short = sensors().mountings()
+    short.rows = [row for row in short.rows if row[1] != "/points" or row[0] < START + 500_000_000]
+    read = read_rosbag(short.write(tmp_path / "short", "mcap"))
+    assert 0 < len(read.images) < len(CAPTURE.images) and max(f.time_end for f in read.images) < 0.8
 
 
 def test_without_poses_and_without_a_lidar_nothing_is_read(tmp_path: Path) -> None:

@@ -169,6 +169,19 @@ def test_headers_without_stamps_get_the_time_of_receipt(tmp_path: Path) -> None:
     assert any("have no stamps" in doubt.sentence for doubt in capture.doubts)
 
 
+@pytest.mark.parametrize(("stamp", "late"), [("start", 0.0), ("middle", 0.05), ("end", 0.1)])
+def test_stamps_on_another_clock_than_the_points_are_the_moment_that_the_mapping_says(
+    stamp: str, late: float, tmp_path: Path
+) -> None:
+    made, leaps = Recording(CAPTURE).images().mountings().odometry(), lambda t, _: t * 1e-9 + 37.0  # leap seconds
+    for frame in CAPTURE.sweeps:
+        at = stamp_of(frame.time_start + late)
+        made.add("/points", CLOUD, at, made.cloud(frame.load(), at, replace(DRIVERS["hesai"], time=leaps)))
+    capture = read(made, tmp_path, f"lidars: {{lidar: {{points: /points, stamp: {stamp}}}}}")
+    after, true = (c.sweeps[3].time_start - c.images[0].time_mid for c in (capture, CAPTURE))
+    assert after == pytest.approx(true, abs=0.003)
+
+
 def test_stamps_far_from_the_times_of_receipt_are_reported(tmp_path: Path) -> None:
     made = street(CAPTURE)
     made.rows = [(received + 90 * 10**9, *rest) for received, *rest in made.rows]
