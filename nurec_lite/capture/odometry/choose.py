@@ -17,7 +17,7 @@ from nurec_lite.capture.odometry.estimate import Estimate
 from nurec_lite.capture.odometry.known import about, as_known, completed, covers, replaces
 from nurec_lite.capture.odometry.reckoning import log as twist_of
 from nurec_lite.capture.odometry.replace import with_poses
-from nurec_lite.capture.odometry.sharpness import GAP, Sharpness, pairs_of
+from nurec_lite.capture.odometry.sharpness import Sharpness, gap_of, pairs_of
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, UNKNOWN, Capture, CaptureError
 from nurec_lite.geometry.se3 import invert
 
@@ -28,7 +28,7 @@ OPEN = 0.5  # of the motions: more that surfaces leave open make an estimate fai
 ALIKE = 1.1  # times the blur of other poses: the points near surfaces decide
 SHARPER, CALMER = 0.97, 0.7  # times the figures of the capture's own poses
 JITTER = 0.002  # metres: less is no reason for other poses
-METRES, RADIANS, PART = 0.1, 0.006, 0.08  # largest difference of right poses over GAP sweeps, and part of the way
+METRES, RADIANS, PART = 0.1, 0.006, 0.08  # largest difference of right poses over ten sweeps, and part of the way
 OTHERS = "give other poses by data.poses.file (KITTI) or data.mapping (ROS)"
 
 
@@ -89,7 +89,9 @@ def _chosen(drive: Drive, source: str) -> Capture:
     if (problem := _problem(found)) is not None:
         return _kept(capture, source, problem)
     if found.own is None:
-        log.info("poses: %s; sweeps %d apart lie within %s", found.estimate.sources, GAP, found.sharp)
+        log.info(
+            "poses: %s; sweeps %d apart lie within %s", found.estimate.sources, gap_of(len(drive.frames)), found.sharp
+        )
         return replace(with_poses(capture, found.estimate.path.at), poses_from=ESTIMATED)
     return _better(drive, source, found.estimate, found.sharp, found.own)
 
@@ -115,7 +117,7 @@ def _better(drive: Drive, source: str, estimate: Estimate, sharp: Sharpness, own
     else:
         line, figures = "the capture's own; sweeps %d apart lie within %s, by estimated ones %s", (own, sharp)
         poses_from = CHOSEN
-    log.info(f"poses: {line}", GAP, *figures)
+    log.info(f"poses: {line}", gap_of(len(drive.frames)), *figures)
     return replace(capture, poses_from=poses_from)
 
 
@@ -134,7 +136,7 @@ def _sharper(mine: Sharpness, own: Sharpness) -> bool:
 
 
 def _contradict(drive: Drive, estimate: Estimate) -> bool:
-    """Whether poses are wrong rather than blurred: motions over GAP sweeps differ by more than drift explains."""
+    """Whether poses are wrong rather than blurred: motions over ten sweeps differ by more than drift explains."""
     times = drive.middles
     pairs = torch.tensor(pairs_of(len(times), PAIRS))
     own, other = (invert(T[pairs[:, 0]]) @ T[pairs[:, 1]] for T in (estimate.path.at(times), drive.said(times)))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nurec_lite.capture.odometry.clouds import Poses, clouds_of
 from nurec_lite.capture.odometry.reckoning import exp
-from nurec_lite.capture.odometry.sharpness import GAP, jitter, to_surfaces
+from nurec_lite.capture.odometry.sharpness import gap_of, jitter, to_surfaces
 from nurec_lite.capture.odometry.surfaces import surface_map
 from nurec_lite.capture.trajectory import MERGED_SECONDS
 from nurec_lite.capture.types import SweepFrame
@@ -32,7 +32,7 @@ def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
     middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
     if jitter(middles, poses(middles))[0] > JITTER:
         return False
-    gap = min(GAP, len(frames) - 1)
+    gap = gap_of(len(frames))
     start = max(0, len(frames) // 2 - gap)
     clouds = clouds_of([frames[k] for k in range(start, min(len(frames), start + 2 * gap + 1), gap)], lidar)
     world = [cloud.moved(poses)[: SOURCE if k else None] for k, cloud in enumerate(clouds)]

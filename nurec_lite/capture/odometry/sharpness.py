@@ -78,9 +78,14 @@ def _apart(pair: tuple[Tensor, Tensor]) -> Tensor:
     return to_surfaces(*pair)
 
 
+def gap_of(count: int) -> int:
+    """Sweeps between two that are compared, of a drive with so many."""
+    return min(GAP, count - 1)
+
+
 def pairs_of(count: int, most: int) -> list[tuple[int, int]]:
-    """Pairs of sweeps that are GAP apart, spread evenly over the drive."""
-    gap = min(GAP, count - 1)
+    """Pairs of sweeps that are `gap_of` apart, spread evenly over the drive."""
+    gap = gap_of(count)
     starts = torch.linspace(0, count - 1 - gap, min(most, count - gap)).long().tolist()
     return [(k, k + gap) for k in starts]
 

@@ -112,6 +112,14 @@ def test_a_jump_of_the_receiver_is_gone(caplog: pytest.LogCaptureFixture) -> Non
     assert found.sweeps[0].T_world_rig_start[:3, 3].sub(truth.sweeps[0].T_world_rig_start[:3, 3]).norm() < 0.01
 
 
+def test_few_sweeps_are_said_to_be_compared_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    drive = street()
+    few = replace(drive, sweeps=drive.sweeps[:5], poses_from=POSITIONED)
+    with caplog.at_level(logging.INFO, "nurec_lite"):
+        posed(few, "lidar")
+    assert "poses: estimated from 5 sweeps; sweeps 4 apart lie within" in caplog.text
+
+
 def test_a_gap_in_the_sweeps_is_bridged() -> None:
     truth = street()
     kept = replace(truth, sweeps=(*truth.sweeps[:6], *truth.sweeps[9:]))
