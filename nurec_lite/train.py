@@ -63,6 +63,7 @@ from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
 from nurec_lite.evaluation.ahead import held_out_ahead
 from nurec_lite.readers import Known, open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
+from nurec_lite.scene.moments import begin_decoding, end_decoding
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, METRICS, clear, found_checkpoint, take_run
 from nurec_lite.training.known_capture import check_known_capture, known_of
@@ -166,6 +167,9 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
         def check(capture: Capture) -> None:
             begun.append(_checks(capture, config, content, apart=source is None))
             ends.callback(begun[0].close)
+            if content is None:
+                begin_decoding(capture.with_split(config.data.split), device)
+                ends.callback(end_decoding)
 
         begun: list[BegunChecks] = []
         capture = _opened(config, content, source, device, check)

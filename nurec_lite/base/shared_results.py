@@ -11,8 +11,8 @@ import os
 import pickle
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 
@@ -83,16 +83,48 @@ def shared_results(
 ) -> Generator[R, None, None]:
     """The results, or the error of a job where its result would be. Arrays of a result are valid until the next one is asked for. A fork
     server starts the processes if one waits and the jobs can be pickled, else this process does."""
-    room, came = (1 + most // mmap.PAGESIZE) * mmap.PAGESIZE, 0
-    for begin in (_begun_elsewhere, _begun_here):
-        rest = jobs[came:]
-        begun = begin(_Jobs(rest, min(processes, len(rest)), room)) if rest else None
-        if begun is None:
-            continue
-        with closing(_values(*begun, len(rest), for_gpu)) as values:
+    if jobs:
+        work = _work_of(jobs, processes, most)
+        yield from _results(work, _begun_elsewhere(work), for_gpu)
+
+
+class EarlyResults(Generic[R]):
+    """Results as by `shared_results` that a fork server has begun already."""
+
+    def __init__(self, work: _Jobs, begun: Begun, for_gpu: bool) -> None:
+        self._done, self.jobs = begun[0], work.jobs
+        self.results: Generator[R, None, None] = _results(work, begun, for_gpu)
+
+    @classmethod
+    def begun(
+        cls, jobs: Sequence[Callable[[], R]], processes: int, most: int, for_gpu: bool = False
+    ) -> "EarlyResults[R] | None":
+        """None where no fork server can do it."""
+        work = _work_of(jobs, processes, most)
+        begun = _begun_elsewhere(work) if jobs else None
+        return None if begun is None else cls(work, begun, for_gpu)
+
+    def close(self) -> None:
+        self.results.close()
+        self._done.close()  # of results that nobody has asked for
+
+
+def _work_of(jobs: Sequence[Callable[[], Any]], processes: int, most: int) -> _Jobs:
+    return _Jobs(jobs, min(processes, len(jobs)), (1 + most // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+
+def _results(work: _Jobs, begun: Begun | None, for_gpu: bool) -> Generator[Any, None, None]:
+    """The results of a server as far as they come, and those of this process for the rest."""
+    came = 0
+    if begun is not None:
+        with closing(_values(*begun, len(work.jobs), for_gpu)) as values:
             for value in values:
                 came += 1
                 yield value
+    rest = work.jobs[came:]
+    if rest:
+        here = replace(work, jobs=rest, processes=min(work.processes, len(rest)))
+        yield from _values(*_begun_here(here), len(rest), for_gpu)
 
 
 def _values(done: Numbered, shared: Memory, count: int, for_gpu: bool) -> Generator[Any, None, None]:

@@ -4,13 +4,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
-from nurec_lite.base.shared_results import shared_results
+from nurec_lite.base.shared_results import EarlyResults, shared_results
 from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.looks import note
@@ -67,14 +68,43 @@ def _decoded(frames: Frames) -> Decoded:
     return [(frame, frame.load()) for frame in images], [(frame, frame.load()) for frame in sweeps]
 
 
+_early: list[EarlyResults[Tensor | Sweep]] = []
+
+
+def begin_decoding(
+    capture: Capture,  # with its split
+    device: torch.device,
+) -> None:
+    """Lets a fork server, if one waits, decode the first frames that `seen` will look at."""
+    frames = _all_of(_moments(capture))
+    sizes = _sizes(capture, frames)
+    if decode_apart(device, sizes):
+        begun = EarlyResults.begun([frame.load for frame in frames], decoders(), max(sizes), for_gpu=True)
+        _early.extend([] if begun is None else [begun])
+
+
+def end_decoding() -> None:
+    """Ends that work, if nothing has looked at the frames to the end."""
+    while _early:
+        _early.pop().close()
+
+
+def _values(capture: Capture, frames: list[ImageFrame | SweepFrame]) -> Iterator[Tensor | Sweep]:
+    """Decoded frames; those that were begun early, if they are the same ones."""
+    jobs: list[Callable[[], Tensor | Sweep]] = [frame.load for frame in frames]
+    if _early and len(_early[-1].jobs) == len(jobs) and all(map(is_, _early[-1].jobs, jobs)):
+        return _early[-1].results
+    end_decoding()
+    return shared_results(jobs, decoders(), max(_sizes(capture, frames)), for_gpu=True)
+
+
 def _decoded_apart(capture: Capture, moments: list[Frames], device: torch.device) -> Iterator[Decoded]:
     """Decoded frames of each moment, by processes, on the device."""
-    frames = _all_of(moments)
-    jobs: list[Callable[[], Tensor | Sweep]] = [frame.load for frame in frames]
-    values = shared_results(jobs, decoders(), max(_sizes(capture, frames)), for_gpu=True)
+    values = _values(capture, _all_of(moments))
     for images, sweeps in moments:
         pictures = [(frame, _arrived(capture, frame, values, device)) for frame in images]
         yield pictures, [(frame, _arrived(capture, frame, values, device)) for frame in sweeps]
+    end_decoding()
 
 
 def _all_of(moments: list[Frames]) -> list[ImageFrame | SweepFrame]:
