@@ -99,7 +99,7 @@ class EarlyResults(Generic[R]):
     def begun(
         cls, jobs: Sequence[Callable[[], R]], processes: int, most: int, for_gpu: bool = False
     ) -> "EarlyResults[R] | None":
-        """None where no fork server can do it."""
+        """Begins the jobs. None where no fork server can do it."""
         work = _work_of(jobs, processes, most)
         begun = _begun_elsewhere(work) if jobs else None
         return None if begun is None else cls(work, begun, for_gpu)
