@@ -79,7 +79,7 @@ def begin_decoding(
     frames = _all_of(_moments(capture))
     sizes = _sizes(capture, frames)
     if decode_apart(device, sizes):
-        begun = EarlyResults.begun([frame.load for frame in frames], decoders(), max(sizes), for_gpu=True)
+        begun = EarlyResults.begun(_jobs(frames), decoders(), max(sizes), for_gpu=True)
         _early.extend([] if begun is None else [begun])
 
 
@@ -89,9 +89,13 @@ def end_decoding() -> None:
         _early.pop().close()
 
 
+def _jobs(frames: list[ImageFrame | SweepFrame]) -> list[Callable[[], Tensor | Sweep]]:
+    return [frame.load for frame in frames]
+
+
 def _values(capture: Capture, frames: list[ImageFrame | SweepFrame]) -> Iterator[Tensor | Sweep]:
     """Decoded frames; those that were begun early, if they are the same ones."""
-    jobs: list[Callable[[], Tensor | Sweep]] = [frame.load for frame in frames]
+    jobs = _jobs(frames)
     if _early and len(_early[-1].jobs) == len(jobs) and all(map(is_, _early[-1].jobs, jobs)):
         return _early[-1].results
     end_decoding()
