@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nurec_lite.base.aside import go_on
+from nurec_lite.capture.odometry.beside import STILL, speed_of_rest, upright
 from nurec_lite.capture.odometry.clouds import Cloud, thinned
 from nurec_lite.capture.odometry.reckoning import Twists, exp, integrated, log
 from nurec_lite.geometry.se3 import invert
@@ -27,7 +28,6 @@ SPEEDS = (0.0, 10.0, 20.0, 30.0, 40.0, -10.0)  # metres a second of the rig at f
 SUDDEN = (0.5, 3.0)  # largest change of a velocity from one sweep to the next, radians and metres a second
 LONG = 0.3  # seconds between sweeps; in more, a vehicle may have slowed down
 ROUNDS = 20  # of the registration at most
-UPRIGHT = 0.5  # 1 minus the square of a normal's vertical part
 NEAR = 0.35  # metres from a point of an upright surface to the nearest one of the sweep before
 ALIKE = 0.97  # of the most such points: a registration with fewer is not possible
 LEVER = 10.0  # metres: a turn of so much counts like a shift
@@ -94,6 +94,17 @@ def _at_first(first: Cloud, second: Cloud) -> Tensor:  # [6]
         found, _ = _best(world, source, list(exp(guesses * seconds)), before)
         velocity = log(torch.from_numpy(np.array(found.T_target_source))) / seconds
         guesses = velocity[None]
+    return velocity if float(velocity[3:].norm()) > STILL else _among_others(first, second, velocity)
+
+
+def _among_others(first: Cloud, second: Cloud, velocity: Tensor) -> Tensor:  # [6] -> [6]
+    """The velocity, or another one that the world fits at while vehicles of the rig's own speed fit at this one."""
+    for _ in range(2):
+        before, after = (_source(_seen(cloud, velocity)) for cloud in (first, second))
+        speed = speed_of_rest(before, after, second.time - first.time)
+        if speed is None:
+            return velocity
+        velocity = _ahead(speed)
     return velocity
 
 
@@ -126,9 +137,9 @@ def _best(
 
     found = [(small_gicp.align(world, source, guess.numpy(), REACH, max_iterations=ROUNDS), guess) for guess in guesses]
     if before is not None and len(found) > 1 and len(before.points()):  # the library reads beyond an empty tree
-        upright = source.points()[np.array([surface[2, 2] > UPRIGHT for surface in source.covs()], dtype=np.bool_)]
+        points = upright(source)
         tree = small_gicp.KdTree(before.points()[:, :3])
-        met = [_met(tree, upright @ fit.T_target_source.T) for fit, _ in found]
+        met = [_met(tree, points @ fit.T_target_source.T) for fit, _ in found]
         found = [fit for fit, count in zip(found, met, strict=True) if count >= ALIKE * max(met)]
     return max(found, key=lambda one: one[0].num_inliers / (1 + one[0].error / max(1, one[0].num_inliers)))
 
