@@ -24,7 +24,7 @@ MIDDLE = 3.0  # metres to the left or right: nearer points are on no side
 def speed_of_rest(
     before: "small_gicp.PointCloud", after: "small_gicp.PointCloud", seconds: float
 ) -> float | None:  # metres a second ahead; None: the rest agrees on none
-    """Speed at which most upright points lie on each other that do not where the rig stands still."""
+    """Speed of a rig that lays most of the upright points onto each other, without those that lie so where the rig stands still."""
     first, second = _apart(before, after), _apart(after, before)
     if not len(first) or not len(second):
         return None
