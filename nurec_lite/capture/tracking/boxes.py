@@ -26,7 +26,8 @@ FEW = 8  # returns; so few double the errors
 MOVES = 1.0  # least metres a second whose way tells the yaw
 DRIVES = 1.0  # metres a second, of one that does not wait
 STANDS = 0.2  # of its speed: slower, its middle may only seem to move
-TURN_SPAN = 0.35  # seconds of averaged directions
+TURN_SPAN, LONGEST_SPAN = 0.35, 1.5  # seconds of averaged directions at least and at most, and
+TURN_LENGTHS, LONG = 0.3, 5.5  # of the way, in the lengths of an object, if that is long: metres
 STRAIGHT = 10.0  # degrees a second: an object that turns faster shows its sides askew
 ROUNDS = 2
 OUTLINED = 40  # returns of a moment that show how sides are turned
@@ -109,7 +110,7 @@ def fit(
         kind = known or _kind(moments, low, high, yaws, places, room)
         anchored, errors = _anchored(moments, low, high, yaws, kind)
         places = _smooth_in_own_axes(moments.times, anchored, errors, yaws)
-        yaws = directions(moments.times, places)
+        yaws = directions(moments.times, places, kind.size[0] if kind.size[0] > LONG else 0.0)
         yaws = yaws + _turn_of_sides(moments, yaws, places)
     scatter = np.linalg.norm(places - anchored, axis=1)
     return Path(moments.times, places, yaws, kind, scatter, len(moments.of))
@@ -160,6 +161,7 @@ def _extents(moments: Moments, yaws: Doubles) -> tuple[Doubles, Doubles]:  # low
 def directions(
     times: Doubles,  # [n]
     places: Doubles,  # [n, 2]
+    length: float = 0.0,  # metres of the object: a long one does not turn in a short way
 ) -> Doubles:  # [n] radians: of the way, where there is one; a thing that stands keeps the direction it came from
     rate = velocities(times, places)
     speed = np.linalg.norm(rate, axis=1)
@@ -167,10 +169,16 @@ def directions(
     stands = max(0.5 * MOVES, STANDS * float(np.quantile(speed, 0.9)))
     weight = np.maximum(speed - stands, 0) ** 2 if speed.max() > MOVES else speed
     apart = times[:, None] - times
-    near = np.exp(-0.5 * (apart / TURN_SPAN) ** 2) + 1e-6 * np.exp(-np.abs(apart))
+    span = np.clip(TURN_LENGTHS * length / np.maximum(_mean(times, speed), MOVES), TURN_SPAN, LONGEST_SPAN)[:, None]
+    near = np.exp(-0.5 * (apart / span) ** 2) + 1e-6 * np.exp(-np.abs(apart))
     mean = (near * weight) @ (rate / np.maximum(speed, 1e-6)[:, None])
     mean = np.where(np.linalg.norm(mean, axis=1, keepdims=True) > 1e-9, mean, whole)
     return np.unwrap(np.arctan2(mean[:, 1], mean[:, 0]))
+
+
+def _mean(times: Doubles, values: Doubles) -> Doubles:
+    near = np.exp(-0.5 * ((times[:, None] - times) / TURN_SPAN) ** 2)
+    return near @ values / near.sum(1)
 
 
 def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: Doubles, room: float) -> Kind:

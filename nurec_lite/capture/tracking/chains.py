@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chains of groups that are one object, joined: its parts next to each other, and its ways before and after a time unseen."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups
-from nurec_lite.capture.tracking.smooth import Doubles, along, smooth, velocities
+from nurec_lite.capture.tracking.ends import are_ends
+from nurec_lite.capture.tracking.follow import Chain, chain
+from nurec_lite.capture.tracking.smooth import Doubles, along
 
 SHORTEST = 3  # groups
-ERROR = 0.4  # metres: standard deviation of the middle of a group
+JUMP, LARGE = 0.4, 1.2  # metres between the extents of groups of vehicles, and of these
+BACK, UNSURE = 5, 0.5  # groups that tell the velocity, and metres a second that it may be wrong
+FAST = 3.0  # metres a second: faster objects come into view part by part
 BESIDE = 1.2  # metres between the extents of parts of one object
 MOVES = 0.7  # metres a second that tell the direction of a way
 TOGETHER = 2.0  # metres a second that their velocities may differ
@@ -20,29 +23,14 @@ UNSEEN = 2.0  # seconds
 APART = 1.5, 1.5  # metres, and metres a second unseen, between where an object is expected and where it is
 
 
-@dataclass(eq=False)
-class Chain:
-    """Groups of one object by rising times; several may be of one time."""
-
-    groups: NDArray[np.int64]
-    times: Doubles  # [n] seconds
-    places: Doubles  # [n, 2] metres, smoothed
-    rates: Doubles  # [n, 2] metres a second
-
-
-def chain(groups: Groups, numbers: NDArray[np.int64]) -> Chain:
-    times = groups.times[numbers]
-    places = smooth(times, groups.places[numbers], np.full(len(times), ERROR))
-    return Chain(numbers, times, places, velocities(times, places))
-
-
-def joined(groups: Groups, followed: list[NDArray[np.int64]]) -> list[list[Chain]]:
+def joined(cloud: Cloud, groups: Groups, followed: list[NDArray[np.int64]]) -> list[list[Chain]]:
     """Chains of each object, the longest first."""
-    chains = [chain(groups, numbers) for numbers in followed if len(numbers) >= SHORTEST]
+    parts = [part for numbers in followed if len(numbers) >= SHORTEST for part in _without_jumps(groups, numbers)]
+    chains = [chain(groups, numbers) for numbers in parts if len(numbers) >= SHORTEST]
     chains.sort(key=lambda c: -int(groups.sizes[c.groups].sum()))
     objects: list[list[Chain]] = []
     for new in chains:
-        home = next((o for o in objects if any(_one(groups, c, new) for c in o)), None)
+        home = next((o for o in objects if any(_one(cloud, groups, c, new) for c in o)), None)
         if home is None:
             objects.append([new])
         else:
@@ -50,12 +38,26 @@ def joined(groups: Groups, followed: list[NDArray[np.int64]]) -> list[list[Chain
     return objects
 
 
-def _one(groups: Groups, a: Chain, b: Chain) -> bool:
+def _without_jumps(groups: Groups, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Parts of a slow chain between jumps to another vehicle: there, extents lie next to each other, not upon each other."""
+    one = chain(groups, numbers)
+    if len(numbers) <= BACK + 1 or float(np.median(np.linalg.norm(one.rates, axis=1))) > FAST:
+        return [numbers]
+    times, places = groups.times[numbers], groups.places[numbers]
+    late = np.diff(times)[BACK:, None]
+    step = late * ((places[BACK:-1] - places[: -BACK - 1]) / (times[BACK:-1] - times[: -BACK - 1])[:, None])
+    a, b = numbers[BACK:-1], numbers[BACK + 1 :]
+    gap = np.maximum(groups.low[b] - groups.high[a] - step, groups.low[a] + step - groups.high[b])
+    large = np.minimum(*((groups.high[i] - groups.low[i]).max(1) for i in (a, b))) > LARGE
+    return np.split(numbers, np.flatnonzero((gap > JUMP + UNSURE * late).any(1) & large) + BACK + 1)
+
+
+def _one(cloud: Cloud, groups: Groups, a: Chain, b: Chain) -> bool:
     if a.times[-1] < b.times[0]:
         return _goes_on(a, b)
     if b.times[-1] < a.times[0]:
         return _goes_on(b, a)
-    return _beside(groups, a, b)
+    return _beside(groups, a, b) or are_ends(cloud, groups, a, b)
 
 
 def _goes_on(a: Chain, b: Chain) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nurec_lite.base.aside import go_on
 from nurec_lite.capture.tracking.clusters import Groups
-from nurec_lite.capture.tracking.smooth import Doubles
+from nurec_lite.capture.tracking.smooth import Doubles, smooth, velocities
 
 WINDOW = 0.5  # sweeps
 SOONEST = 0.4  # sweeps between two groups of one object
@@ -23,6 +23,7 @@ GATE = 11.0  # squared distance in standard deviations
 LOST = 6.5  # sweeps without a group until an object is given up, and
 LOST_NEW = 2.5  # while it has only been seen once or twice
 REFUSED = 1e6
+ERROR = 0.4  # metres: standard deviation of the middle of a group of a chain
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,3 +113,19 @@ def _updated(
     new.states[one] = states + (gain @ away[:, :, None])[:, :, 0]
     new.spreads[one] = spreads - gain @ spreads[:, :2]
     return new
+
+
+@dataclass(eq=False)
+class Chain:
+    """Groups of one object by rising times; several may be of one time."""
+
+    groups: NDArray[np.int64]
+    times: Doubles  # [n] seconds
+    places: Doubles  # [n, 2] metres, smoothed
+    rates: Doubles  # [n, 2] metres a second
+
+
+def chain(groups: Groups, numbers: NDArray[np.int64]) -> Chain:
+    times = groups.times[numbers]
+    places = smooth(times, groups.places[numbers], np.full(len(times), ERROR))
+    return Chain(numbers, times, places, velocities(times, places))

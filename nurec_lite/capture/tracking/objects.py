@@ -48,7 +48,7 @@ FASTEST = 60.0  # metres a second
 
 def find_objects(cloud: Cloud) -> list[Path]:
     groups = group(cloud)
-    objects = joined(groups, follow(groups, cloud.period))
+    objects = joined(cloud, groups, follow(groups, cloud.period))
     found = shared_out(lambda chains: _objects(cloud, groups, chains), objects, FITTERS)
     return _without_doubles(cloud, [path for paths in found for path in paths])
 
