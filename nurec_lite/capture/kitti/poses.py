@@ -25,6 +25,7 @@ from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 EARTH_RADIUS = 6378137.0  # metres, as KITTI's development kit has it
 SECOND = np.timedelta64(1, "s")
 OTHER_POSES = "restore it, or give other poses by data.poses.file"
+OR_SWEEPS = "restore or remove it (the sweeps show poses, too), or give others by data.poses.file"
 NO_POSES = "restore the folder, or give the poses by data.poses.file: a row for each frame, the 3x4 matrix T_world_velo"
 FORWARD_TO_STAMP = 0.0105  # seconds from the lidar's facing forward to the stamp of an image, on drive 0009
 FARTHEST = 1e8  # metres from the origin; UTM coordinates fit
@@ -110,9 +111,10 @@ def oxts_rows(
 
 def read_oxts(
     folder: Path,
+    remedy: str = OTHER_POSES,
 ) -> tuple[list[int], Tensor]:  # frame numbers, T_map_rig [n, 4, 4]: east, north, up on a Mercator map
-    paths = numbered_files(folder, "*.txt", NO_POSES)
-    rows = [_read_oxts_row(path) for path in paths.values()]
+    paths = numbered_files(folder, "*.txt", NO_POSES if remedy == OTHER_POSES else remedy)
+    rows = [_read_oxts_row(path, remedy) for path in paths.values()]
     values = torch.tensor(rows, dtype=torch.float64)
     poses = torch.eye(4, dtype=torch.float64).repeat(len(rows), 1, 1)
     poses[:, :3, :3] = euler_matrix(*values[:, 3:6].unbind(1))
@@ -132,17 +134,18 @@ def map_positions(
 
 def _read_oxts_row(
     path: Path,
+    remedy: str,
 ) -> list[float]:  # latitude, longitude in degrees, altitude in metres, roll, pitch, yaw in radians
-    fields = read_text(path, OTHER_POSES, LARGEST_ROW).split()[:6]
+    fields = read_text(path, remedy, LARGEST_ROW).split()[:6]
     try:
         row = numbers(" ".join(fields))
     except ValueError:
         row = []
     if len(row) < 6:
-        raise CaptureError(f"{path} does not begin with 6 finite numbers; {OTHER_POSES}")
+        raise CaptureError(f"{path} does not begin with 6 finite numbers; {remedy}")
     if (np.abs(row) > _OXTS_LIMITS).any():
         raise CaptureError(
-            f"{path} does not begin with latitude, longitude, altitude, roll, pitch and yaw that a vehicle can have; {OTHER_POSES}"
+            f"{path} does not begin with latitude, longitude, altitude, roll, pitch and yaw that a vehicle can have; {remedy}"
         )
     return row
 
@@ -255,7 +258,7 @@ def read_trajectory(
     if file is None and not needed and not os.path.isdir(folder / "oxts" / "data"):
         return Trajectory(torch.zeros(1, dtype=torch.float64), torch.eye(4, dtype=torch.float64)[None])
     if file is None:
-        posed, poses = read_oxts(folder / "oxts" / "data")
+        posed, poses = read_oxts(folder / "oxts" / "data", OTHER_POSES if needed else OR_SWEEPS)
         lacking = sorted(frames.difference(posed))
         if lacking and needed:
             raise CaptureError(f"{folder}/oxts/data has no pose of frame {lacking[0]}; {OTHER_POSES}")

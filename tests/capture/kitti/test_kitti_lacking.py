@@ -12,7 +12,7 @@ from kitti_drive import CALIBRATION, DRIVE, N_FRAMES, TRACKLETS, label, write_dr
 from PIL import Image
 
 from nurec_lite.capture.kitti.raw import read_kitti_raw
-from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.types import POSITIONED, UNKNOWN, CaptureError
 from nurec_lite.config import DataConfig
 from nurec_lite.readers import open_capture
 
@@ -187,3 +187,24 @@ def test_tracks_between_the_frames_of_a_thinned_drive_are_left_out(root: Path) -
             file.unlink()
     with pytest.raises(CaptureError, match=r"track 2 refers to no frame of the drive"):
         read_kitti_raw(root, tracks_file=path)
+
+
+@pytest.mark.parametrize("bad", [(1,), tuple(range(N_FRAMES))])
+def test_rows_of_oxts_that_are_no_numbers_can_be_removed_where_sweeps_show_poses(
+    root: Path, bad: tuple[int, ...]
+) -> None:
+    """The sentence names a remedy, until the drive is read: first the files, then the empty folder."""
+    folder = root / DRIVE / "oxts/data"
+    for frame in bad:
+        (folder / f"{frame:010d}.txt").write_text(" ".join(["nan"] * 30))
+    for frame in bad:
+        with pytest.raises(CaptureError, match=rf"{frame:010d}\.txt .*; restore or remove it \(the sweeps show poses"):
+            load(root, poses_needed=False)
+        (folder / f"{frame:010d}.txt").unlink()
+    if len(bad) == N_FRAMES:
+        with pytest.raises(CaptureError, match=r"oxts/data holds no .*; restore or remove it"):
+            load(root, poses_needed=False)
+        folder.rmdir()
+    read = load(root, poses_needed=False)
+    assert len(read.sweeps) == N_FRAMES
+    assert read.poses_from == (UNKNOWN if len(bad) == N_FRAMES else POSITIONED)
