@@ -23,7 +23,7 @@ AROUND, ASIDE = 0.4, 0.7  # metres from the side that the lidar sees, and betwee
 OPEN = 0.8  # metres along without a return: cars of a queue are further apart
 CHANGE = 0.4  # metres from the usual length at most
 TOGETHER = 2.0  # metres a second that the velocities of both ends differ
-CUT = 0.15  # metres below the highest beam: what reaches so high may be higher
+CUT = 0.15  # metres below the highest beam: vehicles that reach so high may be higher
 NEAR = 0.4  # sweeps before and after, of returns of one moment
 SHARE = 0.6  # of the moments that show a side without a gap
 

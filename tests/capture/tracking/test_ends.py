@@ -21,8 +21,8 @@ def side(
     return np.concatenate([np.column_stack([along.ravel(), np.full(along.size, 2.75), up.ravel()]), rear])
 
 
-def cloud(parts: list[Doubles], moving: list[tuple[float, float]]) -> Cloud:  # metres along, of what moves for certain
-    """Vehicles that drive along x to the left of a lidar which stands. What seems to stand was there while they covered it."""
+def cloud(parts: list[Doubles], moving: list[tuple[float, float]]) -> Cloud:  # metres along
+    """Vehicles that drive along x to the left of a lidar which stands. Returns that seem to stand were there while these covered them."""
     shape = np.concatenate(parts)
     moment = np.repeat(np.arange(COUNT), len(shape))
     own = np.tile(shape, (COUNT, 1))
