@@ -59,9 +59,9 @@ def _objects(cloud: Cloud, groups: Groups, chains: list[Chain]) -> list[Path]:
     if path is None:
         return []
     parts = separated(moments, path)
-    people = [one for one in (_person(cloud, part) for part in parts) if one is not None]
-    if people and sum(one.returns for one in people) >= MOST * sum(len(part.of) for part in parts):
-        return people
+    people = [(one, len(part.of)) for one, part in ((_person(cloud, part), part) for part in parts) if one is not None]
+    if len(people) > 1 and sum(count for _, count in people) >= MOST * sum(len(part.of) for part in parts):
+        return [one for one, _ in people]
     if path.kind.size[1] >= WIDEST[path.kind.name]:
         moments, path = _narrowed(cloud, moments, path)
     return [_long(cloud, path)] if is_sure(cloud, moments, path) else []

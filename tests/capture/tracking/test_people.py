@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from test_objects import Doubles, apart, cloud, driven
 
-from nurec_lite.capture.tracking.boxes import Moments, Path
+from nurec_lite.capture.tracking import objects
+from nurec_lite.capture.tracking.boxes import Moments, Path, fit
 from nurec_lite.capture.tracking.classes import Kind
+from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.objects import find_objects
 from nurec_lite.capture.tracking.people import separated
 
@@ -68,3 +70,19 @@ def test_people_of_other_speeds_who_walk_abreast_stay_people() -> None:
     ways = [driven(np.full(60, 1.2 + 0.1 * i), start=(9.0 - i, 5.0 + 1.5 * i)) for i in range(3)]
     paths = find_objects(cloud(ways, size=PERSON, steps=0.1))
     assert [path.kind.name for path in paths] == ["Pedestrian"] * 3
+
+
+def test_a_car_is_no_single_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a car may look like a person. Without a second person, the car stays."""
+    person = Kind("Cyclist", (1.8, 1.0, 1.4))
+
+    def one_person(cloud: Cloud, seen: Moments) -> Path | None:
+        return replace(fit(seen), kind=person) if len(seen) > 8 else None
+
+    def parts(seen: Moments, path: Path) -> list[Moments]:
+        return [seen, moments(np.zeros((8, 2)), np.ones(8), each=1)]
+
+    monkeypatch.setattr(objects, "separated", parts)
+    monkeypatch.setattr(objects, "_person", one_person)
+    (path,) = find_objects(cloud([driven(np.full(60, 1.4), start=(9.0, 4.0))], steps=0.1))
+    assert path.kind.name == "Car"
