@@ -133,7 +133,9 @@ def _blamed(name: str, motions: Motions, others: bool) -> str:
         return f"correct the mounting and the rays of {name} {MADE}: another lidar agrees with the poses"
     ways = [T[:, :3, 3].norm(dim=1) for T in (motions.posed, motions.measured)]
     still = bool((ways[0] < STILL * ways[1]).all())
-    return f"{'the poses stand still: give those of the drive' if still else 'correct the poses'} {MADE}"
+    if still:
+        return f"the poses stand still: give those of the drive {MADE}, or estimate them from the sweeps by data.poses.source=lidar"
+    return f"correct the poses {MADE}"
 
 
 def _figures(motions: Motions) -> dict[str, float]:

@@ -15,6 +15,7 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.odometry.choose import posed as with_best_poses
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.se3 import invert, pose_matrix, rotvec_to_quat
@@ -33,6 +34,12 @@ def test_the_convention_that_fits_is_named(name: str) -> None:
     assert found.figures["error_m"] < 0.03 and found.figures["way_m"] == pytest.approx(8, abs=0.1)
     if name != "standing":
         assert found.figures["fitting_m"] < 0.1 < found.figures["apart_m"]
+
+
+def test_poses_that_stand_still_may_come_from_the_sweeps() -> None:
+    still = posed(street(), CONVENTIONS["standing"][0])
+    assert "or estimate them from the sweeps by data.poses.source=lidar" in verdict(still).text
+    assert verdict(with_best_poses(still, "lidar")).level is Level.RIGHT
 
 
 def test_relative_poses_are_named() -> None:
