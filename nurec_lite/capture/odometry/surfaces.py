@@ -23,7 +23,6 @@ class Map:
 
     points: Tensor  # [m, 3]
     tree: "small_gicp.KdTree | None"  # None: too few points to make a surface
-    threads: int
 
     def surfaces(
         self,
@@ -31,16 +30,16 @@ class Map:
         reach: float,  # metres
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rows [k] of the points that meet a surface, the nearest point of the map [k], and the normals there [k, 3]."""
-        none = torch.zeros(0, dtype=torch.int64)
+        none, threads = torch.zeros(0, dtype=torch.int64), torch.get_num_threads()
         if self.tree is None:  # the library reads beyond an empty tree
             return none, none, self.points.new_zeros(0, 3)
-        nearest, squares = self.tree.batch_nearest_neighbor_search(points.numpy(), num_threads=self.threads)
+        nearest, squares = self.tree.batch_nearest_neighbor_search(points.numpy(), num_threads=threads)
         rows = torch.from_numpy(np.flatnonzero(np.asarray(squares) < reach * reach))
         at = torch.from_numpy(np.asarray(nearest).astype(np.int64))[rows]
         places, group = at.unique(return_inverse=True)
         if not len(places):
             return none, none, self.points.new_zeros(0, 3)
-        groups, _ = self.tree.batch_knn_search(self.points[places].numpy(), NEIGHBOURS, num_threads=self.threads)
+        groups, _ = self.tree.batch_knn_search(self.points[places].numpy(), NEIGHBOURS, num_threads=threads)
         normals, thick, wide = planes(self.points[torch.from_numpy(np.asarray(groups).astype(np.int64))])
         flat = ((thick < THICK) & (thick < 0.4 * wide))[group]
         return rows[flat], at[flat], normals[group[flat]]
@@ -51,7 +50,6 @@ def surface_map(
 ) -> Map:
     import small_gicp  # a start that needs no poses goes without it
 
-    threads = torch.get_num_threads()
     points = points.contiguous()
-    tree = small_gicp.KdTree(points.numpy(), threads) if len(points) >= NEIGHBOURS else None
-    return Map(points, tree, threads)
+    tree = small_gicp.KdTree(points.numpy(), torch.get_num_threads()) if len(points) >= NEIGHBOURS else None
+    return Map(points, tree)
