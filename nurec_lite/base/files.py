@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import BinaryIO
 
 from nurec_lite.base.errors import OutputError, unwritable
@@ -14,6 +15,7 @@ from nurec_lite.base.folders import discard, owner_of
 from nurec_lite.base.temporary import temporary_file
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between tries to write a file that would be lost
+FLUSHED_S = 0.005  # seconds between flushes of a large file
 log = logging.getLogger("nurec_lite")
 
 
@@ -43,6 +45,30 @@ def written(
         if not isinstance(cause, OSError):  # torch.save wraps the file system's errors; other errors pass unchanged
             raise
         raise unwritable(path, cause) from cause
+
+
+@contextmanager
+def flushed_meanwhile(file: BinaryIO) -> Iterator[None]:
+    """Lets the disk take what the block writes while the block goes on: then little is left to wait for at the end. An error of the disk
+    is raised when the block ends, since the system tells it only once."""
+    done, errors = Event(), list[OSError]()
+    thread = Thread(target=_flush, args=(file.fileno(), done, errors), name="flush")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _flush(descriptor: int, done: Event, errors: list[OSError]) -> None:
+    try:
+        while not done.wait(FLUSHED_S):
+            os.fdatasync(descriptor)
+    except OSError as error:
+        errors.append(error)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
+from torch.utils.serialization import config as settings
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.files import written
+from nurec_lite.base.files import flushed_meanwhile, written
 from nurec_lite.base.memory import MemoryShortError, is_out_of_memory
 from nurec_lite.base.names import of_older_file
 from nurec_lite.capture.digest import Digest
@@ -69,7 +70,22 @@ def save_checkpoint(
             file = stack.enter_context(written(place))
             file.write(text.encode())
             file.flush()
-        torch.save(content, stack.enter_context(written(path, [*stale, *texts])))
+        _write(content, stack.enter_context(written(path, [*stale, *texts])))
+
+
+def _write(content: dict[str, Any], file: BinaryIO) -> None:
+    """Writes a torch file. The disk takes what is written while more comes. Tensors of a GPU come through page-locked memory if the system
+    locks enough."""
+    with flushed_meanwhile(file):
+        try:
+            with settings.patch("save.use_pinned_memory_for_d2h", True):  # type: ignore[attr-defined]
+                torch.save(content, file)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            file.seek(0)
+            file.truncate()
+            torch.save(content, file)
 
 
 def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:

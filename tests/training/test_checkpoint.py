@@ -5,16 +5,19 @@ import os
 import pickle
 from dataclasses import fields, replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+from hypothesis import settings as trials
 from hypothesis import strategies as st
 from mutations import mutated
 from strangers import small_checkpoint
 from tiny_capture import tiny_capture, tiny_config, tiny_state
+from torch.utils.serialization import config as settings
 
 from nurec_lite.base.files import OutputError
 from nurec_lite.base.memory import is_out_of_memory
@@ -166,6 +169,48 @@ def test_the_file_is_flushed_before_it_takes_its_name(tmp_path: Path, monkeypatc
     assert events == ["flush", "rename"]
 
 
+def test_an_error_that_the_disk_tells_once_while_the_file_is_written_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, path, told = trained(), tmp_path / "checkpoint.pt", Event()
+    save(state, path, 1)
+    saved = torch.save
+
+    def slowly(content: Any, file: Any) -> None:
+        saved(content, file)
+        assert told.wait(60)
+
+    def fail(*args: Any) -> None:
+        told.set()
+        raise OSError("bad block")
+
+    monkeypatch.setattr(torch, "save", slowly)
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(OutputError, match="bad block"):
+        save(state, path, 2)
+    assert load_checkpoint(path, "cpu")["counters"]["step"] == 1 and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_system_that_locks_too_little_memory_gets_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, saved, asked = trained(), torch.save, []
+
+    def locks_nothing(content: Any, file: Any) -> None:
+        asked.append(settings.save.use_pinned_memory_for_d2h)
+        saved(content, file)
+        if asked[-1]:
+            file.write(b"half of a tensor")
+            raise RuntimeError("CUDA error: out of memory")
+
+    save(state, tmp_path / "plain.pt")
+    monkeypatch.setattr(torch, "save", locks_nothing)
+    save(state, tmp_path / "retried.pt")
+    assert asked == [True, False]
+    assert (tmp_path / "retried.pt").stat().st_size == (tmp_path / "plain.pt").stat().st_size
+    assert load_checkpoint(tmp_path / "retried.pt", "cpu")["counters"]["step"] == 1
+
+
 class Malicious:
     """Unpickling this creates a file."""
 
@@ -260,7 +305,7 @@ def assert_equal_content(a: Any, b: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@trials(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_mutated_file_is_refused_or_reads_the_same(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
     path, damaged = tmp_path / "damaged.pt", tmp_path / "whole.pt"
