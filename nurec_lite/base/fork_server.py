@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from nurec_lite.base.handed_over import hand_over, receive
 from nurec_lite.base.processes import Ahead, Kind
+from nurec_lite.base.shared_memory import SharedMemory
 from nurec_lite.base.threads import cores
 from nurec_lite.base.waiting import ENOUGH, await_first_threads
 
@@ -34,7 +35,16 @@ class ForkServer:
         self._next, self.parent = 0, os.getpid()
         theirs, self._line = socketpair()
         self.process = Ahead(_Service(theirs), 0, count=1, ahead=LEAD, kind=SERVER)
+        self._memory: SharedMemory | None = None
         theirs.close()
+
+    def memory(self, size: int) -> SharedMemory:
+        """At least so many bytes for the results of a work: those of the work before, if they suffice."""
+        if self._memory is None or len(self._memory.array) < size:
+            before, self._memory = self._memory, SharedMemory(size)
+            if before is not None:
+                before.close()
+        return self._memory
 
     def begin(
         self,
@@ -52,6 +62,8 @@ class ForkServer:
         """Ends the process, and those that it has started."""
         self.process.close()
         self._line.close()
+        if self._memory is not None:
+            self._memory.close()
 
 
 class _Service:
@@ -85,21 +97,27 @@ class _Service:
 
 
 class _Elsewhere:
-    """A work that a server does. One that is left before its end costs the server, and so does an error."""
+    """A work that a server does. The server waits again when the work is closed; one that is left before its end costs the server, and so
+    does an error."""
 
     def __init__(self, server: ForkServer, first: int, count: int) -> None:
-        self._server, self._first, self._count, self._ended = server, first, count, False
+        self._server, self._first, self._count = server, first, count
+        self._ended = self._closed = False
 
     def result(self, n: int) -> Any:
         """The result; None where the server cannot go on. Raises as the work does."""
         found = self._server.process.result(self._first + n)
-        if found is not None and n == self._count - 1:
-            self._ended = True
-            _waiting.append(self._server)
+        self._ended = found is not None and n == self._count - 1
         return found
 
     def close(self) -> None:
-        if not self._ended:
+        """Frees the memory of the results for the next work."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._ended:
+            _waiting.append(self._server)
+        else:
             self._server.close()
 
 
@@ -115,7 +133,7 @@ def begin_forks() -> None:
 
 
 def take_server() -> ForkServer | None:
-    """The server, if one waits. The last result of its work lets it wait again."""
+    """The server, if one waits."""
     if not _waiting or _waiting[-1].parent != os.getpid():
         return None
     return _waiting.pop()

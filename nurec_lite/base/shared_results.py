@@ -7,25 +7,24 @@ took 75 instead of 4 ms. Processes have locks of their own, and a pipe carries a
 
 import logging
 import mmap
-import os
 import pickle
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from nurec_lite.base.fork_server import LEAD, Numbered, take_server
 from nurec_lite.base.pickled import dumps
 from nurec_lite.base.processes import LOADERS, Ahead
+from nurec_lite.base.shared_memory import Memory, mapped
 from nurec_lite.base.transfer import page_locked
 
 AHEAD = 2  # jobs of a process: one is done while the other one's result waits
 ALIGNED = 64  # bytes
 R = TypeVar("R")
 Sent = tuple[bytes, list[slice]]  # a pickled value, and where in the shared memory its arrays stand
-Memory = np.ndarray[Any, Any]  # [bytes] uint8
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +68,7 @@ class _Jobs:
     def begun_in_file(self, number: int) -> Ahead:
         """Does the same with the memory in an open file, which it closes."""
         with open(number, "r+b") as file:
-            return self.begun_in(_mapped(file, self.size))
+            return self.begun_in(mapped(file.fileno(), self.size))
 
 
 Begun = tuple[Numbered, Memory]
@@ -85,7 +84,7 @@ def shared_results(
     server starts the processes if one waits and the jobs can be pickled, else this process does."""
     if jobs:
         work = _work_of(jobs, processes, most)
-        yield from _results(work, _begun_elsewhere(work), for_gpu)
+        yield from _results(work, _begun_elsewhere(work, for_gpu), for_gpu)
 
 
 class EarlyResults(Generic[R]):
@@ -101,7 +100,7 @@ class EarlyResults(Generic[R]):
     ) -> "EarlyResults[R] | None":
         """Begins the jobs. None where no fork server can do it."""
         work = _work_of(jobs, processes, most)
-        begun = _begun_elsewhere(work) if jobs else None
+        begun = _begun_elsewhere(work, for_gpu) if jobs else None
         return None if begun is None else cls(work, begun, for_gpu)
 
     def close(self) -> None:
@@ -117,19 +116,21 @@ def _results(work: _Jobs, begun: Begun | None, for_gpu: bool) -> Generator[Any, 
     """The results of a server as far as they come, and those of this process for the rest."""
     came = 0
     if begun is not None:
-        with closing(_values(*begun, len(work.jobs), for_gpu)) as values:
+        with closing(_values(*begun, len(work.jobs))) as values:
             for value in values:
                 came += 1
                 yield value
     rest = work.jobs[came:]
     if rest:
         here = replace(work, jobs=rest, processes=min(work.processes, len(rest)))
-        yield from _values(*_begun_here(here), len(rest), for_gpu)
+        done, shared = _begun_here(here)
+        with page_locked(shared, for_gpu):
+            yield from _values(done, shared, len(rest))
 
 
-def _values(done: Numbered, shared: Memory, count: int, for_gpu: bool) -> Generator[Any, None, None]:
+def _values(done: Numbered, shared: Memory, count: int) -> Generator[Any, None, None]:
     """The results, up to the first one that cannot be made so."""
-    with closing(done), page_locked(shared, for_gpu):
+    with closing(done):
         for n in range(count):
             sent = done.result(n)
             if sent is None:
@@ -143,23 +144,21 @@ def _begun_here(work: _Jobs) -> Begun:
     return work.begun_in(shared), shared
 
 
-def _begun_elsewhere(work: _Jobs) -> Begun | None:
+def _begun_elsewhere(work: _Jobs, for_gpu: bool) -> Begun | None:
     """Lets a server start the processes. None if there is none, or the jobs cannot be sent."""
     server = take_server()
     if server is None:
         return None
     try:
-        with open(os.memfd_create("results"), "r+b") as file:
-            file.truncate(work.size)
-            return server.begin(work.begun_in_file, len(work.jobs), [file.fileno()]), _mapped(file, work.size)
+        memory = server.memory(work.size)
+        done = server.begin(work.begun_in_file, len(work.jobs), [memory.file])
+        if for_gpu:
+            memory.lock()  # while they begin
+        return done, memory.array
     except Exception as error:
         log.debug("this process forks others itself", exc_info=error)
         server.close()
         return None
-
-
-def _mapped(file: BinaryIO, size: int) -> Memory:
-    return np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
 
 
 def _sent(value: Any, shared: Memory, at: int, room: int) -> Sent:

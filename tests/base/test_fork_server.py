@@ -104,12 +104,22 @@ def test_two_works_at_a_time_need_no_second_server(server: ForkServer) -> None:
     assert fork_server._waiting == [server]
 
 
-def test_the_last_result_frees_the_server_before_its_memory(server: ForkServer) -> None:
+def test_the_last_result_stays_until_its_work_is_closed_and_frees_the_server(server: ForkServer) -> None:
     values = shared_results([partial(made, n) for n in range(3)], 2, 8192)
     last = [next(values) for _ in range(3)][-1]
-    assert {parent for parent, _ in results()} == {server_of(server)}
+    assert {parent for parent, _ in results()} == {os.getpid()}
     assert (last[2] == 2).all()
     values.close()
+    assert {parent for parent, _ in results()} == {server_of(server)}
+
+
+def test_works_leave_their_results_in_the_same_memory_unless_one_needs_more(server: ForkServer) -> None:
+    results(9, 2)
+    memory = server.memory(1)
+    results(7, 2)
+    assert server.memory(1) is memory and os.fstat(memory.file).st_size == len(memory.array)
+    larger = server.memory(len(memory.array) + 1)
+    assert len(larger.array) > len(memory.array) and server.memory(1) is larger and results(9, 2)
 
 
 def test_jobs_that_cannot_be_pickled_are_done_by_forks_of_this_process(server: ForkServer) -> None:

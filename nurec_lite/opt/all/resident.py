@@ -20,7 +20,7 @@ than one in the mean), and a run differs from that of the host's decoder; the li
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from nurec_lite.base.pool import Begun
 from nurec_lite.base.shared_results import shared_results
 from nurec_lite.base.transfer import SideStream, tensors_of
 from nurec_lite.base.window import Budget, Schedule, Window
-from nurec_lite.capture.decoders import decode_apart, decoders
+from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
@@ -116,12 +116,18 @@ class Store:
 
     def _begun(self, frames: list[Frame]) -> Begun[Frame, Any]:
         """Begins all frames in their order: processes decode where a GPU needs many pixels, else threads."""
-        sizes = [frame_bytes(self._plan, frame) for frame in frames]
-        if self._decoder.decode is not by_host or not decode_apart(self.device, sizes):
+        capture, sizes = self._plan.capture, decoded_sizes(self._plan.capture)
+        needed = [sizes[(capture.images if kind == "image" else capture.sweeps)[i].sensor] for kind, i in frames]
+        if self._decoder.decode is not by_host or not decode_apart(self.device, needed):
             return Begun(self._load, frames)
         jobs = [partial(self._decoder.sent, frame) for frame in frames]
-        self._arriving = shared_results(jobs, decoders(), max(sizes), for_gpu=True)
-        return Begun(self._arrived, frames, map)
+        self._arriving = shared_results(jobs, decoders(), max(needed), for_gpu=True)
+        return Begun(self._arrived, frames, self._one_by_one)
+
+    def _one_by_one(self, function: Callable[[Frame], Any], frames: list[Frame]) -> Iterator[Any]:
+        """Results for the frames; then the processes are free for other frames."""
+        yield from map(function, frames)
+        self._arriving.close()
 
     def _window(self, most: int) -> Window[Frame, Any]:
         plan = self._plan
