@@ -26,7 +26,7 @@ from nurec_lite.scene.points import Points, assign_to_actors
 
 FEW = 20  # moments, an example of fewer
 LEAST, MOST_LOOKED_AT = 12, 30  # moments, which spread over the drive: a start does not grow with its length
-APART_M = 4.0  # metres of way for each of them: 14 and 26 moments give KITTI 0009 the same PSNR (benchmarks/LOG.md)
+APART_M = 4.0  # metres of way for each of them: 12, 20 and 30 moments give KITTI 0009 the same PSNR (benchmarks/LOG.md)
 MUCH = 1 << 28  # bytes
 GUESSED_INTENSITY = 0.1  # of points that the lidar has not seen
 Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
