@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.geometry.distances import distances_between
 from nurec_lite.scene.voxels import Voxels
 
 IN_A_CELL = 4  # points, where the search begins: on a surface nine of 27 cells hold some
@@ -84,16 +85,10 @@ def _merged(known: Found, found: Found, within: float) -> Found:
 
 
 def _of_all(queries: Tensor, points: Tensor, k: int) -> Found:
-    parts = [_distances(part, points).topk(k, largest=False) for part in queries.split(max(1, AT_ONCE // len(points)))]
+    parts = [
+        distances_between(part, points).topk(k, largest=False) for part in queries.split(max(1, AT_ONCE // len(points)))
+    ]
     return torch.cat([distances for distances, _ in parts]), torch.cat([numbers for _, numbers in parts])
-
-
-def _distances(queries: Tensor, points: Tensor) -> Tensor:  # [q, n]
-    """Distances, axis by axis: torch.cdist starts a block of a GPU for every pair."""
-    squares = points.new_zeros(len(queries), len(points))
-    for along, own in zip(points.unbind(-1), queries.unbind(-1), strict=True):
-        squares += (along - own[:, None]).square_()
-    return squares.sqrt_()
 
 
 # ---- one size of cells

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.geometry.distances import distances_between
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate, poses_of
@@ -87,6 +88,6 @@ def _near(tracks: Tracks, times: Tensor, world: Tensor) -> tuple[Tensor, Tensor]
     moved = SPEEDING * middle.velocities[0].norm(dim=-1) * (times - mean).abs().max()
     radius = 0.5 * BOX_MARGIN * tracks.sizes.norm(dim=-1) + moved + 2  # metres
     there = torch.nonzero(middle.valid[0]).squeeze(-1)
-    close = torch.cdist(middle.translations[0, there], world) < radius[there, None]
+    close = distances_between(middle.translations[0, there], world) < radius[there, None]
     track, near = torch.nonzero(close, as_tuple=True)
     return there[track], near
