@@ -252,7 +252,8 @@ def _made(
 ) -> TrainState:
     """The state before the first step, on all ranks the same."""
     try:
-        state = make_state(config, capture, device, content, stages.feed.frames, digest, starts)
+        begin = partial(stages.feed.begin_frames, stages)
+        state = make_state(config, capture, device, content, stages.feed.frames, digest, starts, begin)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scene that training starts from: disks on the lidar's surfaces, coloured from the images, guesses beyond them, and a sky."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,6 +52,7 @@ def first_scene(
     seed: int,
     device: torch.device | str,
     budget: TrainConfig,
+    looked: Callable[[], None] = lambda: None,  # called when no more frames are looked at
 ) -> FirstScene:
     """Scene as by `make_scene`, and its cap. The capture decides on numbers that the configuration leaves open."""
     limits = CapLimits.of(capture, torch.device(device), budget)
@@ -65,6 +67,7 @@ def first_scene(
     with memory_for(f"the frames of {capture.name}", fewer_frames(capture, wanted.background)):
         with span("moments"):
             shown = seen(Asked(capture, far.to(device), config.sky_height, wanted))
+        looked()
         path = poses.unique(dim=0).to(device)
         level = _level(shown.background, path)
         chosen = limits.choose(patches_seen(shown.background, level)) if isinstance(cap, str) else Cap(cap, "given")

@@ -188,6 +188,10 @@ def _pixels(stages: Stages, state: TrainState) -> Tensor:
     return pixels.clamp(*PIXELS).nan_to_num_(nan=0.0)  # of a NaN mean: no Gaussian becomes its copy
 
 
+def begin_frames(stages: Stages, plan: ShotPlan, device: torch.device) -> None:
+    """Does nothing: steps decode their frames."""
+
+
 def synchronize(stages: Stages, state: TrainState) -> None:
     """Returns at once: every step is complete when it returns."""
 
@@ -195,7 +199,7 @@ def synchronize(stages: Stages, state: TrainState) -> None:
 def reference_stages(device: str = "cpu") -> Stages:
     """Returns all of these stages, in plain torch."""
     return Stages(
-        FeedStages(as_planned, next_batch, upload, place, fetch, resize, group_rays=as_it_is, schedule=schedule),
+        FeedStages(as_planned, begin_frames, next_batch, upload, place, fetch, resize, group_rays=as_it_is, schedule=schedule),
         RenderStages(
             corrected, activate, interpolate, collect=collect_at, gather=gather, capacity=capacity, project=project, tile=tile,
             render_camera=render_camera, render_lidar=render_lidar, render_all=render_all, render_views=render_views,

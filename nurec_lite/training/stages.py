@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, TypedDict, Unpack
 
+import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
@@ -18,7 +19,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.training import stage_protocols as p
 from nurec_lite.training.density import McmcSplit, Order
-from nurec_lite.training.shots import Shots
+from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stage_protocols import AnyView, Capacity
 from nurec_lite.training.state import Gathered, ListUse, Rendered, StepResult, TrainState
 from nurec_lite.training.streams import FIGURES, HARMONICS, IMAGES, LISTS, SWEEPS, Streams
@@ -67,6 +68,11 @@ class Learn(Protocol):
         """Updates the state from the shots."""
 
 
+class BeginFrames(Protocol):
+    def __call__(self, stages: "Stages", plan: ShotPlan, device: torch.device, /) -> None:
+        """Lets frames of the plan come before the first step; called when the first scene needs no more frames."""
+
+
 class OnState(Protocol):
     def __call__(self, stages: "Stages", state: TrainState, /) -> None:
         """Changes the state."""
@@ -82,6 +88,7 @@ class FeedStages:
     """Stages from the capture to the shots of a step on the device."""
 
     frames: p.Frames
+    begin_frames: BeginFrames
     next_batch: p.NextBatch
     upload: p.Upload
     place: MoveShots  # moves decoded frames to the device
@@ -143,6 +150,7 @@ class Replacements(TypedDict, total=False):
     """Every stage by its name, with its type."""
 
     frames: p.Frames
+    begin_frames: BeginFrames
     next_batch: p.NextBatch
     upload: p.Upload
     place: MoveShots

@@ -4,6 +4,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def make_state(
     starts: Callable[
         [], Mapping[str, Start]
     ] = dict,  # of cameras, which a fresh state begins with if it learns corrections
+    begin_frames: Callable[[ShotPlan, torch.device], None] = lambda *_: None,  # the stage, with its record
 ) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
     check_coarse(config, capture)
@@ -56,25 +58,31 @@ def make_state(
     t = config.train
     plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sector=t.lidar_sector))
     if t.resume is None:
-        return _fresh_state(config, plan, device, starts)
+        return _fresh_state(config, plan, device, starts, partial(begin_frames, plan, device))
     return _stored_state(config, plan, device, Path(t.resume), content, digest)
 
 
 def _fresh_state(
-    config: Config, plan: ShotPlan, device: torch.device, starts: Callable[[], Mapping[str, Start]]
+    config: Config,
+    plan: ShotPlan,
+    device: torch.device,
+    starts: Callable[[], Mapping[str, Start]],
+    looked: Callable[[], None],
 ) -> TrainState:
     capture, wanted = plan.capture, config.model
     model = replace(wanted, lidar_opacity=_two_opacities(config, plan))
-    scene, most = _first(config, capture, model, device)
+    scene, most = _first(config, capture, model, device, looked)
     if wanted.calibrate and config.render == "own":  # the peer gives poses no gradient
         scene.calibration = none_known(capture, wanted.knot_seconds, device, wanted.bilateral_grid, starts())
     optimizer, generator = make_optimizer(scene, config.lr), torch.Generator(device).manual_seed(config.seed)
     return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture), most=most)
 
 
-def _first(config: Config, capture: Capture, model: ModelConfig, device: torch.device) -> tuple[Scene, int | None]:
+def _first(
+    config: Config, capture: Capture, model: ModelConfig, device: torch.device, looked: Callable[[], None]
+) -> tuple[Scene, int | None]:
     """The scene to start from, and the cap where the capture decides on it."""
-    first = first_scene(capture, model, config.density.cap, config.seed, device, config.train)
+    first = first_scene(capture, model, config.density.cap, config.seed, device, config.train, looked)
     if config.density.cap != AUTO:
         return first.scene, None
     log.info("density.cap=auto: at most %s Gaussians (%s)", f"{first.chosen.cap:,}", first.chosen.why)

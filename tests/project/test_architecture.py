@@ -21,7 +21,7 @@ from nurec_lite.training.step import step
 
 DOCS = PACKAGE.parent / "docs"
 PAGE = (DOCS / "contract.md").read_text()
-ONCE = {"frames", "group_rays", "render_views"}  # stages that a step does not call
+ONCE = {"frames", "begin_frames", "group_rays", "render_views"}  # stages that a step does not call
 
 
 def block(language: str) -> str:

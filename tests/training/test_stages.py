@@ -22,6 +22,7 @@ NAMES = tuple(RECORD_OF)
 TWICE = ("correct", "interpolate", "collect", "capacity", "project", "tile", "render_all")
 APART = (
     "frames",
+    "begin_frames",
     "group_rays",
     "slice_grid",
     "footprints",
@@ -58,7 +59,7 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: the maker of the record names every one."""
     design = (
-        "frames next_batch upload place fetch resize group_rays schedule "
+        "frames begin_frames next_batch upload place fetch resize group_rays schedule "
         "correct activate interpolate collect gather capacity project tile render_camera render_lidar render_all render_views "
         "expose slice_grid image_loss lidar_loss regularisers terms "
         "reduce optimize noise learn footprints relocate order mcmc_split rearrange density try_step synchronize"

@@ -241,18 +241,23 @@ class Resident:
         self._inner = inner
         return self
 
+    def begin(self, stages: Stages, plan: ShotPlan, device: torch.device, step: int = 0) -> None:
+        """Lets the frames come that steps from this one on need."""
+        self.close()
+        self._plans = plan, self._plan(stages, plan, device, step)
+
     def __call__(self, stages: Stages, state: TrainState) -> Shots:
         assert self._inner is not None
         if self._plans is None or self._plans[0] is not state.plan:
-            self.close()
-            self._plans = state.plan, self._plan(stages, state)
+            self.begin(stages, state.plan, state.device, state.step)
+        assert self._plans is not None
         return self._inner(stages, replace(state, plan=self._plans[1]))
 
-    def _plan(self, stages: Stages, state: TrainState) -> ShotPlan:
-        plan, size, free = state.plan, capture_bytes(state.plan), free_memory(state.device)
-        said = f"the training frames take about {size / 1e9:.2f} GB, of {free / 1e9:.2f} GB free on {state.device}"
+    def _plan(self, stages: Stages, plan: ShotPlan, device: torch.device, step: int) -> ShotPlan:
+        size, free = capture_bytes(plan), free_memory(device)
+        said = f"the training frames take about {size / 1e9:.2f} GB, of {free / 1e9:.2f} GB free on {device}"
         most = int(self.share * free)
-        if size > most and smallest_window(plan, IN_USE[state.device.type]) > most:
+        if size > most and smallest_window(plan, IN_USE[device.type]) > most:
             log.warning(
                 "resident is off: %s, but it may take a share of %g; raise opt.resident.share, or reduce images "
                 "by data.downscale", said, self.share,
@@ -260,10 +265,8 @@ class Resident:
             return plan
         window = f"; a window of {most / 1e9:.2f} GB holds those that steps need soonest" if size > most else ""
         log.info("resident: %s%s", said, window)
-        decode = GpuJpeg(state.device, libraries()[0]) if self.jpeg == "gpu" else by_host
-        self.store = Store(
-            plan, state.device, stages.feed.group_rays, decode, state.step, most if size > most else None
-        )
+        decode = GpuJpeg(device, libraries()[0]) if self.jpeg == "gpu" else by_host
+        self.store = Store(plan, device, stages.feed.group_rays, decode, step, most if size > most else None)
         join = one_by_one if stages.plan is None else at_once
         return KeptPlan(**{f.name: getattr(plan, f.name) for f in fields(ShotPlan)}, store=self.store, join=join)
 
@@ -294,7 +297,8 @@ def apply(stages: Stages, *, share: float, jpeg: str) -> Stages:
     flaw = flaw_of(jpeg, stages.device)
     if flaw is not None:
         raise OptionError(f"option 'resident': jpeg is {jpeg}, but {flaw}")
-    return stages.wrap(fetch=Resident(share, jpeg).around, place=already_there)
+    own = Resident(share, jpeg)
+    return stages.swap("resident", begin_frames=own.begin).wrap(fetch=own.around, place=already_there)
 
 
 def flaw_of(jpeg: str, device: str) -> str | None:
