@@ -42,14 +42,14 @@ def written(
             Path(file.name).replace(path)
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else error.__context__
-        if not isinstance(cause, OSError):  # torch.save wraps the file system's errors; other errors pass unchanged
+        if not isinstance(cause, OSError):  # a library wraps the file system's errors, as torch.save does; others pass
             raise
         raise unwritable(path, cause) from cause
 
 
 @contextmanager
 def flushed_meanwhile(file: BinaryIO) -> Iterator[None]:
-    """Lets the disk take what the block writes while the block goes on: then little is left to wait for at the end. An error of the disk
+    """Lets the disk take bytes of the block while the block goes on: then little is left to wait for at the end. An error of the disk
     is raised when the block ends, since the system tells it only once."""
     done, errors = Event(), list[OSError]()
     thread = Thread(target=_flush, args=(file.fileno(), done, errors), name="flush")

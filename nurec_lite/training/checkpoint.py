@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.serialization import config as settings
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import flushed_meanwhile, written
@@ -27,6 +26,7 @@ from nurec_lite.training.capture_record import record_of
 from nurec_lite.training.schema import check_content
 from nurec_lite.training.schema_values import SchemaError
 from nurec_lite.training.torch_file import TorchFileError, read_torch_file
+from nurec_lite.training.torch_file_write import write_torch_file
 
 FORMAT = 2
 _PARTS = {"scene", "optimizer", "generator", "config", "counters", "history"}
@@ -70,22 +70,9 @@ def save_checkpoint(
             file = stack.enter_context(written(place))
             file.write(text.encode())
             file.flush()
-        _write(content, stack.enter_context(written(path, [*stale, *texts])))
-
-
-def _write(content: dict[str, Any], file: BinaryIO) -> None:
-    """Writes a torch file. The disk takes what is written while more comes. Tensors of a GPU come through page-locked memory if the system
-    locks enough."""
-    with flushed_meanwhile(file):
-        try:
-            with settings.patch("save.use_pinned_memory_for_d2h", True):  # type: ignore[attr-defined]
-                torch.save(content, file)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            file.seek(0)
-            file.truncate()
-            torch.save(content, file)
+        file = stack.enter_context(written(path, [*stale, *texts]))
+        stack.enter_context(flushed_meanwhile(file))
+        write_torch_file(content, file)
 
 
 def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:

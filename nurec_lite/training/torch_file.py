@@ -21,7 +21,7 @@ from nurec_lite.base.archives import opened_archive
 
 MOST_OPERATIONS = 300_000  # a checkpoint has 3 000, and 50 for each of a few hundred rows of history
 LARGEST_PICKLE = 1 << 24  # bytes
-_DTYPES = {
+DTYPES = {
     "torch FloatStorage": torch.float32,
     "torch DoubleStorage": torch.float64,
     "torch LongStorage": torch.int64,
@@ -140,7 +140,7 @@ class _Reader:
         return taken
 
     def _storage(self, kind: str, dtype: _Global, key: str, place: str, elements: int) -> _Storage:
-        return _Storage(f"{self.root}/data/{key}", _DTYPES[dtype.name], elements)
+        return _Storage(f"{self.root}/data/{key}", DTYPES[dtype.name], elements)
 
     def _made(self, function: Any, arguments: Any) -> Any:
         if function == _Global(_ORDERED) and arguments == ():
@@ -158,14 +158,14 @@ class _Reader:
         width = storage.dtype.itemsize
         if storage.elements * width != self.unread.pop(storage.name, None):
             raise TorchFileError("a tensor has another size than its record")
-        if offset or math.prod(size) != storage.elements or not _dense(size, stride):
+        if offset or math.prod(size) != storage.elements or not dense(size, stride):
             raise TorchFileError("a tensor does not fill its record")
         data = bytearray(self.archive.read(storage.name))
         flat = torch.frombuffer(data, dtype=storage.dtype) if data else torch.empty(0, dtype=storage.dtype)
         return flat.as_strided(size, stride)
 
 
-def _dense(size: Sequence[int], stride: Iterable[int]) -> bool:
+def dense(size: Sequence[int], stride: Iterable[int]) -> bool:
     """Whether every element has a place of its own, with none between, in any order of the dimensions. No element fills no place."""
     if 0 in size:
         return True

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from mutations import mutated
 from strangers import small_checkpoint
 from tiny_capture import tiny_capture, tiny_config, tiny_state
-from torch.utils.serialization import config as settings
 
 from nurec_lite.base.files import OutputError
 from nurec_lite.base.memory import is_out_of_memory
@@ -25,12 +24,14 @@ from nurec_lite.config import Config, to_dict
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.calibration import OFFSETS
 from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.training import checkpoint, torch_file_write
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict, scene_to
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
+from nurec_lite.training.torch_file_write import write_torch_file
 
 HISTORY = [{"step": 1, "seconds": 0.5, "gaussians": 400, "psnr": 12.5}]
 
@@ -142,15 +143,15 @@ def test_a_failure_while_saving_keeps_the_previous_file(
     if before:
         save(state, path, 1)
 
-    def half(content: Any, file: Any) -> None:
-        file.write(b"half of it")
+    def half(file: int, data: Any, place: int) -> None:
+        os.write(file, b"half of it")
         raise OSError("disk full")
 
     def fail(*args: Any) -> None:
         raise OSError("disk full")
 
     owner, name, stub = {
-        "writing": (torch, "save", half), "flushing": (os, "fsync", fail), "renaming": (Path, "replace", fail)
+        "writing": (os, "pwrite", half), "flushing": (os, "fsync", fail), "renaming": (Path, "replace", fail)
     }[moment]  # fmt: skip
     with monkeypatch.context() as patch, pytest.raises(OutputError, match="disk full"):
         patch.setattr(owner, name, stub)
@@ -174,17 +175,16 @@ def test_an_error_that_the_disk_tells_once_while_the_file_is_written_is_no_succe
 ) -> None:
     state, path, told = trained(), tmp_path / "checkpoint.pt", Event()
     save(state, path, 1)
-    saved = torch.save
 
     def slowly(content: Any, file: Any) -> None:
-        saved(content, file)
+        write_torch_file(content, file)
         assert told.wait(60)
 
     def fail(*args: Any) -> None:
         told.set()
         raise OSError("bad block")
 
-    monkeypatch.setattr(torch, "save", slowly)
+    monkeypatch.setattr(checkpoint, "write_torch_file", slowly)
     monkeypatch.setattr(os, "fdatasync", fail)
     with pytest.raises(OutputError, match="bad block"):
         save(state, path, 2)
@@ -194,21 +194,18 @@ def test_an_error_that_the_disk_tells_once_while_the_file_is_written_is_no_succe
 def test_a_system_that_locks_too_little_memory_gets_the_same_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state, saved, asked = trained(), torch.save, []
+    """Tensors of the host stand for those of a GPU."""
+    state, asked = trained(), []
 
-    def locks_nothing(content: Any, file: Any) -> None:
-        asked.append(settings.save.use_pinned_memory_for_d2h)
-        saved(content, file)
-        if asked[-1]:
-            file.write(b"half of a tensor")
-            raise RuntimeError("CUDA error: out of memory")
+    def locks_nothing(like: torch.Tensor) -> torch.Tensor:
+        asked.append(like)
+        raise RuntimeError("CUDA error: out of memory")
 
     save(state, tmp_path / "plain.pt")
-    monkeypatch.setattr(torch, "save", locks_nothing)
-    save(state, tmp_path / "retried.pt")
-    assert asked == [True, False]
-    assert (tmp_path / "retried.pt").stat().st_size == (tmp_path / "plain.pt").stat().st_size
-    assert load_checkpoint(tmp_path / "retried.pt", "cpu")["counters"]["step"] == 1
+    monkeypatch.setattr(torch_file_write, "_is_elsewhere", lambda values: True)
+    monkeypatch.setattr(torch_file_write, "locked", locks_nothing)
+    save(state, tmp_path / "copied.pt")
+    assert asked and (tmp_path / "copied.pt").read_bytes() == (tmp_path / "plain.pt").read_bytes()
 
 
 class Malicious:
