@@ -24,7 +24,7 @@ from nurec_lite.base.transfer import SideStream, locked
 from nurec_lite.training.torch_file import DTYPES, dense
 from nurec_lite.training.torch_file_layout import ALIGNMENT, arranged, frame
 
-PIECE = 1 << 24  # bytes that a thread takes at a time
+PIECE = 1 << 22  # bytes that a thread takes at a time: page-locked memory of 16 MB takes four times as long to get
 MOST_THREADS = 8  # each with as much page-locked memory
 _KINDS = {dtype: getattr(torch, name.removeprefix("torch ")) for name, dtype in DTYPES.items()}
 
