@@ -39,7 +39,7 @@ class ForkServer:
         theirs.close()
 
     def memory(self, size: int) -> SharedMemory:
-        """At least so many bytes for the results of a work: those of the work before, if they suffice."""
+        """Returns memory of at least so many bytes for the results of a work: that of the work before, if it suffices."""
         if self._memory is None or len(self._memory.array) < size:
             before, self._memory = self._memory, SharedMemory(size)
             if before is not None:

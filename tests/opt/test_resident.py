@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.opt.all import resident
 from nurec_lite.opt.all.resident import Resident
-from nurec_lite.scene import init
 from nurec_lite.splat.views import LidarView, RayGroups
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
@@ -38,7 +36,6 @@ from nurec_lite.training.resident_frames import (
 )  # fmt: skip
 from nurec_lite.training.shots import ShotPlan, Shots, SweepShot
 from nurec_lite.training.stages import RECORD_OF, Stages
-from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 
 EVERY_RAY = 10**9
@@ -388,27 +385,4 @@ def test_on_a_gpu_shots_are_there_and_bitwise_the_same(rays: int, others: tuple[
         assert all(view.row is not None and view.row.is_cuda for view in shots.views)
         assert shots.images[0].image.is_cuda and shots.sweeps[0].sweep.ranges.is_cuda
         assert_same(shots.copied(lambda tensor: tensor.cpu()), plan.load(step))
-    stages.close()
-
-
-def test_frames_come_before_the_first_step_once_the_first_scene_has_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    stages, config = build_stages({"resident": parameters_of("resident")}), tiny_config(steps=2)
-    order: list[str] = []
-    looked, stored = init.seen, resident.Store
-
-    def seen(asked: init.Asked) -> init.Seen:
-        order.append("looked")
-        return looked(asked)
-
-    def store(*args: Any) -> resident.Store:
-        order.append("begun")
-        return stored(*args)
-
-    monkeypatch.setattr(init, "seen", seen)
-    monkeypatch.setattr(resident, "Store", store)
-    begin = partial(stages.feed.begin_frames, stages)
-    state = make_state(config, tiny_capture(), torch.device("cpu"), frames=stages.feed.frames, begin_frames=begin)
-    assert order == ["looked", "begun"]
-    assert_same(stages.feed.fetch(stages, state), state.plan.load(0))
-    assert order == ["looked", "begun"]  # the first step uses these
     stages.close()
