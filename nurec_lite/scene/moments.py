@@ -21,15 +21,13 @@ from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.beyond import raised_positions, sky_sums
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.kept import A_WANTED, MOST, Kept
+from nurec_lite.scene.looked_at import Frames, moments_looked_at
 from nurec_lite.scene.pictures import Picture, colours_in
 from nurec_lite.scene.points import Points, assign_to_actors
 
 FEW = 20  # moments, an example of fewer
-LEAST, MOST_LOOKED_AT = 12, 30  # moments, which spread over the drive: a start does not grow with its length
-APART_M = 4.0  # metres of way for each of them: 12, 20 and 30 moments give KITTI 0009 the same PSNR (benchmarks/LOG.md)
 MUCH = 1 << 28  # bytes
 GUESSED_INTENSITY = 0.1  # of points that the lidar has not seen
-Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
 Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]  # [H, W, 3] uint8 each, and rays
 
 
@@ -77,7 +75,7 @@ def begin_decoding(
     device: torch.device,
 ) -> None:
     """Lets a fork server, if one waits, decode the first frames that `seen` will look at."""
-    frames = _all_of(_moments(capture))
+    frames = _all_of(moments_looked_at(capture))
     sizes = _sizes(capture, frames)
     if decode_apart(device, sizes):
         begun = EarlyResults.begun(_jobs(frames), decoders(), max(sizes), for_gpu=True)
@@ -95,12 +93,14 @@ def _jobs(frames: list[ImageFrame | SweepFrame]) -> list[Callable[[], Tensor | S
 
 
 def _values(capture: Capture, frames: list[ImageFrame | SweepFrame]) -> Iterator[Tensor | Sweep]:
-    """Decoded frames; those that were begun early, if they are the same ones."""
+    """Decoded frames; those that were begun early, if they are the first ones of these."""
     jobs = _jobs(frames)
-    if _early and len(_early[-1].jobs) == len(jobs) and all(map(is_, _early[-1].jobs, jobs)):
-        return _early[-1].results
+    begun = len(_early[-1].jobs) if _early else 0
+    if begun and begun <= len(jobs) and all(map(is_, _early[-1].jobs, jobs)):
+        yield from _early[-1].results
+        jobs = jobs[begun:]
     end_decoding()
-    return shared_results(jobs, decoders(), max(_sizes(capture, frames)), for_gpu=True)
+    yield from shared_results(jobs, decoders(), max(_sizes(capture, frames)), for_gpu=True)
 
 
 def _decoded_apart(capture: Capture, moments: list[Frames], device: torch.device) -> Iterator[Decoded]:
@@ -203,7 +203,7 @@ def seen(asked: Asked) -> Seen:
 
 def _one_by_one(asked: Asked) -> Iterator[Moment]:
     """Threads decode the frames of a moment while those before it are worked on; on a CPU they do this, too."""
-    frames, device = _moments(asked.capture), asked.far.device
+    frames, device = moments_looked_at(asked.capture), asked.far.device
     look, decode = partial(_look, asked, asked.capture.tracks.to(device, torch.float64)), partial(_noted, asked.capture)
     if device.type == "cpu":
         return in_threads(lambda moment: look(decode(moment)), frames)
@@ -231,35 +231,3 @@ def _in_flight(capture: Capture) -> int:
     size = decoded_sizes(capture)
     moments = max(1, len(set(capture.moments.images)))
     return 2 * torch.get_num_threads() * sum(size[frame.sensor] for frame in capture.images) // moments
-
-
-def _moments(capture: Capture) -> list[Frames]:
-    """Training frames of the moments that are looked at, in the order of time."""
-    split, numbers = capture.split, capture.moments
-    assert split is not None
-    images: dict[int, list[ImageFrame]] = {}
-    sweeps: dict[int, list[SweepFrame]] = {}
-    for i in split.train_images:
-        images.setdefault(numbers.images[i], []).append(capture.images[i])
-    for i in split.train_sweeps:
-        sweeps.setdefault(numbers.sweeps[i], []).append(capture.sweeps[i])
-    some = _spread(sorted(images.keys() | sweeps.keys()), looked_at(capture))
-    return [(images.get(n, []), sweeps.get(n, [])) for n in some]
-
-
-def looked_at(capture: Capture) -> int:
-    """Moments that are looked at, at most: the longer the way, the more."""
-    frames = sorted((*capture.sweeps, *capture.images), key=lambda frame: frame.time_start)
-    places = torch.stack([frame.T_world_rig_start[:3, 3] for frame in frames])
-    way = (places[1:] - places[:-1]).norm(dim=1).sum()
-    return min(max(LEAST, round(float(way) / APART_M)), MOST_LOOKED_AT)
-
-
-def _spread(
-    numbers: Sequence[int],
-    most: int,  # 2 or more
-) -> list[int]:
-    """All numbers, or so many of them: the first, the last, and others evenly between."""
-    if len(numbers) <= most:
-        return list(numbers)
-    return [numbers[round(k * (len(numbers) - 1) / (most - 1))] for k in range(most)]

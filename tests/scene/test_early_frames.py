@@ -11,7 +11,9 @@ from tiny_capture import tiny_capture
 from nurec_lite.base import fork_server
 from nurec_lite.base.fork_server import ForkServer, begin_forks, end_forks
 from nurec_lite.capture.types import Capture
-from nurec_lite.scene import moments
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene import looked_at, moments
+from nurec_lite.scene.looked_at import moments_looked_at
 from nurec_lite.scene.moments import begin_decoding, end_decoding
 
 CPU = torch.device("cpu")
@@ -29,7 +31,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
 
 
 def assert_decoded(capture: Capture) -> None:
-    frames = moments._moments(capture)
+    frames = moments_looked_at(capture)
     for (images, sweeps), decoded in zip(frames, moments._decoded_apart(capture, frames, CPU), strict=True):
         assert [frame for frame, _ in decoded[0]] == images and [frame for frame, _ in decoded[1]] == sweeps
         assert all(torch.equal(image, frame.load()) for frame, image in decoded[0])
@@ -43,6 +45,23 @@ def test_frames_that_were_begun_early_are_the_same(server: ForkServer) -> None:
     assert_decoded(replace(capture, name="with other tracks"))
     assert not moments._early and fork_server._waiting == [server]
     assert_decoded(capture)
+
+
+def test_frames_for_tracks_that_are_found_later_follow_the_early_ones(
+    server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looked_at, "LEAST", 2)
+    monkeypatch.setattr(looked_at, "MOST", 2)
+    capture = tiny_capture()
+    begin_decoding(replace(capture, tracks=Tracks.empty()), CPU)
+    early = len(moments._early[-1].jobs)
+    tracks = capture.tracks.select([0])
+    rows = {f: getattr(tracks, f)[:2] for f in ("translations", "quaternions")}
+    times = torch.tensor([0.4, 0.6], dtype=torch.float64)
+    found = replace(capture, tracks=replace(tracks, offsets=(0, 2), times=times, **rows))
+    assert len(moments._all_of(moments_looked_at(found))) > early
+    assert_decoded(found)
+    assert not moments._early and fork_server._waiting == [server]
 
 
 def test_other_frames_end_the_early_work() -> None:

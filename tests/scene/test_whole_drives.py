@@ -10,16 +10,14 @@ from typing import Any
 
 import kitti_drive
 import numpy as np
-import pytest
 import torch
 from long_drive import long_drive
-from tiny_capture import tiny_capture
 
 from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.types import Capture, Frame
 from nurec_lite.config import ModelConfig
 from nurec_lite.scene.init import make_scene
-from nurec_lite.scene.moments import LEAST, MOST_LOOKED_AT, looked_at
+from nurec_lite.scene.looked_at import MOST
 
 FRAMES = 447
 MODEL = ModelConfig(points=200, raised_points=20, far_points=20)
@@ -64,22 +62,6 @@ def test_a_drive_of_447_frames_holds_a_few_of_them_at_a_time(tmp_path: Path) -> 
     scene = make_scene(replace(capture, images=images, sweeps=sweeps), MODEL, 0, torch.device("cpu"))  # type: ignore[arg-type]
     assert len(capture.sweeps) == FRAMES and len(scene.gaussians) > 100
     seen = sorted(index for sensor, index in alive.decoded if sensor == "velodyne")
-    assert len(seen) == MOST_LOOKED_AT and seen[0] < 5 and seen[-1] >= FRAMES - 5
-    assert max(b - a for a, b in pairwise(seen)) <= 1.3 * FRAMES / MOST_LOOKED_AT
+    assert len(seen) == MOST and seen[0] < 5 and seen[-1] >= FRAMES - 5
+    assert max(b - a for a, b in pairwise(seen)) <= 1.3 * FRAMES / MOST
     assert 2 <= alive.most <= 8 * (2 * torch.get_num_threads() + 1)
-
-
-@pytest.mark.parametrize(
-    ("metres", "moments"), [(0, LEAST), (47, LEAST), (60, 15), (120, MOST_LOOKED_AT), (900, MOST_LOOKED_AT)]
-)
-def test_a_scene_looks_at_a_moment_each_four_metres_within_bounds(metres: float, moments: int) -> None:
-    capture = tiny_capture()
-    step = metres / (len(capture.sweeps) - 1)
-    sweeps = tuple(replace(s, T_world_rig_start=_at(step * i)) for i, s in enumerate(capture.sweeps))
-    assert looked_at(replace(capture, images=(), sweeps=sweeps)) == moments
-
-
-def _at(x: float) -> torch.Tensor:
-    pose = torch.eye(4, dtype=torch.float64)
-    pose[0, 3] = x
-    return pose
