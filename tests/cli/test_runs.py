@@ -15,7 +15,6 @@ from tiny_capture import tiny_state
 from nurec_lite.base.errors import FolderError, OutputError
 from nurec_lite.base.folders import LOCK, MARKER
 from nurec_lite.base.lock import locked
-from nurec_lite.training import checkpoint as checkpoints
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import save
 
@@ -125,7 +124,7 @@ def test_a_full_disk_is_noticed_before_anything_is_taken_away(out: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     before = files(out)
-    monkeypatch.setattr(checkpoints.torch, "save", full)
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OutputError, match="No space left"):
         save(tiny_state(), out / "checkpoint.pt")
     assert files(out) == before
