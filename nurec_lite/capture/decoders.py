@@ -12,9 +12,8 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
-MUCH = (
-    1 << 27
-)  # bytes: 22 images of 1920x1080; threads that decode the 320 MB of KITTI 0009 double the time of the first steps
+# bytes, 22 images of 1920x1080: threads that decode the 320 MB of KITTI 0009 double the time of the first steps
+MUCH = 1 << 27
 ENOUGH = 4  # cores
 KEPT = 2  # cores for the process that asks
 RAY_BYTES = 41  # of all tensors of a sweep and of its view

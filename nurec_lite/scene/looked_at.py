@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import torch
 
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.tracks import Tracks
 
@@ -26,7 +27,7 @@ def moments_looked_at(capture: Capture) -> list[Frames]:
     for i in split.train_sweeps:
         frames.setdefault(numbers.sweeps[i], ([], []))[1].append(capture.sweeps[i])
     times = {number: (*sweeps, *images)[0].time_mid for number, (images, sweeps) in frames.items()}
-    some = _spread(sorted(frames), count(capture))
+    some = spread(sorted(frames), count(capture))
     return [frames[number] for number in (*some, *_for_tracks(capture.tracks, times, some))]
 
 
@@ -37,16 +38,6 @@ def count(capture: Capture) -> int:
     way = float((places[1:] - places[:-1]).norm(dim=1).sum())
     seconds = frames[-1].time_end - frames[0].time_start
     return min(max(LEAST, round(way / APART_M), round(seconds / APART_S)), MOST)
-
-
-def _spread(
-    numbers: Sequence[int],
-    most: int,  # 2 or more
-) -> list[int]:
-    """All numbers, or so many of them: the first, the last, and others evenly between."""
-    if len(numbers) <= most:
-        return list(numbers)
-    return [numbers[round(k * (len(numbers) - 1) / (most - 1))] for k in range(most)]
 
 
 def _for_tracks(
@@ -62,4 +53,4 @@ def _for_tracks(
             continue
         nearest = min(times, key=lambda number: abs(2 * times[number] - begin - end))
         more += [nearest] if begin <= times[nearest] <= end else []
-    return _spread(sorted(more), MORE)
+    return spread(sorted(more), MORE)

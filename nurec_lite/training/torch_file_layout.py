@@ -13,8 +13,7 @@ from functools import cached_property
 
 ALIGNMENT = 64  # bytes
 ROOT = "archive"  # folder of all records
-WIDE = 0xFFFFFFFF  # sizes and places from here on stand in fields of zip64
-MANY = 0xFFFF  # likewise numbers of records
+WIDE, MANY = 0xFFFFFFFF, 0xFFFF  # sizes and places, and numbers of records, that need fields of zip64
 _NAMES_ARE_UTF8, _HAS_DESCRIPTOR = 1 << 11, 1 << 3
 
 

@@ -167,7 +167,7 @@ def large() -> list[Tensor]:
 
 
 def leave_holes(pieces: Sequence[Any], file: int) -> dict[int, int]:
-    """Writes small pieces alone. torch's writer with `skip_data` likewise says 0 for checksums of the others."""
+    """Writes small pieces alone. Checksums of the others are 0, as those of torch's writer with `skip_data`."""
     found = {}
     for piece in pieces:
         data = piece.values.numpy().tobytes() if len(piece.values) < 1 << 16 else b""

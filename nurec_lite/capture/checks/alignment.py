@@ -27,8 +27,9 @@ from nurec_lite.capture.checks.edges import (
     within,
 )
 from nurec_lite.capture.checks.guesses import Guess, looking
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.deskew import project_world_points, world_points
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.trajectory import Trajectory, nearest
 from nurec_lite.capture.types import ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.register import log
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.deskew import poses_at, world_rays
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.se3 import invert, quat_conjugate, quat_rotate

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample, spread
+from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample
 from nurec_lite.capture.decoders import stated_rays
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.images import grey, small_copy
 from nurec_lite.capture.types import ImageFrame, Returning, Stored, SweepFrame
 from nurec_lite.geometry.lidar import Lidar

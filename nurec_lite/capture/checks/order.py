@@ -18,8 +18,9 @@ from nurec_lite.capture.checks.evidence import STRONG, SURE, agrees, closer_look
 from nurec_lite.capture.checks.fine import speed_of
 from nurec_lite.capture.checks.found import Found
 from nurec_lite.capture.checks.guesses import CLOCK, YAW, Guess, all_others, as_said
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.rays import NAME as RAYS
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.crops import TOLERANCE, Cut, cut_sectors, find_cuts, sector_sentence
+from nurec_lite.capture.evenly import spread
 from nurec_lite.geometry.lidar import Lidar, Sweep
 
 NAME = "rays into cut space"

@@ -13,6 +13,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.ordered import Ordered, ordered
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.images import as_image
 from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
@@ -170,10 +171,3 @@ def frames_in(frames: Sequence[SweepFrame], seconds: float) -> int:
     """Steps from sweep to sweep, of at least two sweeps, that take so long."""
     steps = sorted(b.time_mid - a.time_mid for a, b in pairwise(frames))
     return max(1, min(len(frames) - 1, round(seconds / max(1e-3, steps[(len(steps) - 1) // 2]))))
-
-
-def spread(items: Sequence[T], most: int | None) -> list[T]:
-    """A number of items at most, evenly spaced, the first and the last among them."""
-    if most is None or len(items) <= most:
-        return list(items)
-    return [items[round(i * (len(items) - 1) / max(1, most - 1))] for i in range(most)]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 

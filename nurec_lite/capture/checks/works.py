@@ -17,9 +17,10 @@ from nurec_lite.capture.checks.images import kinds_of, of_camera
 from nurec_lite.capture.checks.motions import motion_from
 from nurec_lite.capture.checks.ray_times import of_sweeps
 from nurec_lite.capture.checks.rays import ray_works
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import first_step
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.trajectory import nearest, trajectory_of
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera

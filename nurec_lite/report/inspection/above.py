@@ -9,8 +9,9 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.deskew import poses_at
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.capture.types import Capture
 from nurec_lite.evaluation.pictures import Bar

@@ -8,7 +8,8 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import interpolate, poses_of

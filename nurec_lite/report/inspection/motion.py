@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 
-from nurec_lite.capture.checks.sample import spread
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture, Frame
 

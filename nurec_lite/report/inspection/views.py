@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from nurec_lite.capture.checks.sample import spread
 from nurec_lite.capture.deskew import project_world_points
+from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.evaluation.pictures import RANGE_MAP, Bar, range_image, round_range
 from nurec_lite.geometry.lidar import azimuth_elevation
