@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chains of groups that are one object, joined: its parts next to each other, and its ways before and after a time unseen."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.clusters import Groups
 from nurec_lite.capture.tracking.ends import are_ends
-from nurec_lite.capture.tracking.follow import Chain, chain
-from nurec_lite.capture.tracking.smooth import Doubles, along
+from nurec_lite.capture.tracking.follow import LATE, Chain, chain
+from nurec_lite.capture.tracking.smooth import Doubles
 
 SHORTEST = 3  # groups
 JUMP, LARGE = 0.4, 1.2  # metres between the extents of groups of vehicles, and of these
@@ -65,16 +67,16 @@ def _goes_on(a: Chain, b: Chain) -> bool:
     gap = b.times[0] - a.times[-1]
     if gap > UNSEEN or len(a.times) < 4 or len(b.times) < 4:
         return False
-    middle = np.array([0.5 * (a.times[-1] + b.times[0])])
-    away = float(np.linalg.norm(along(a.times, a.places, middle) - along(b.times, b.places, middle)))
-    rate = float(np.linalg.norm(a.rates[-3:].mean(0) - b.rates[:3].mean(0)))
-    return away < APART[0] + APART[1] * gap and rate < TOGETHER + 2 * gap
+    away = a.places[-1] + 0.5 * gap * a.rates[-1] - (b.places[0] - 0.5 * gap * b.rates[0])
+    if math.hypot(*away) >= APART[0] + APART[1] * gap:
+        return False
+    return math.hypot(*(a.rates[-3:].mean(0) - b.rates[:3].mean(0))) < TOGETHER + 2 * gap
 
 
 def _beside(groups: Groups, a: Chain, b: Chain) -> bool:
     """Whether parts move together, and are no further apart than an object is long."""
-    known = (b.times >= a.times[0] - 0.3) & (b.times <= a.times[-1] + 0.3)
-    if known.sum() < 0.5 * len(b.times):
+    known = (b.times >= a.times[0] - LATE) & (b.times <= a.times[-1] + LATE)
+    if known.sum() < 0.5 * len(b.times) or _away(a, b) >= BESIDE:
         return False
     near = np.abs(a.times[:, None] - b.times[known]).argmin(0)
     i, j = a.groups[near], b.groups[known]
@@ -86,6 +88,12 @@ def _beside(groups: Groups, a: Chain, b: Chain) -> bool:
     close = (np.linalg.norm(gap, axis=1) < BESIDE) & (np.linalg.norm(whole, axis=1) < LONGEST)
     one = _across(a, groups.places[j] - groups.places[i] - shift, near) < ASIDE
     return bool((close & one & (rate < TOGETHER)).mean() > 0.6)
+
+
+def _away(a: Chain, b: Chain) -> float:
+    """Metres between the extents of both over all times, at least."""
+    gaps = (max(*pair, 0.0) for pair in zip(b.low - a.high, a.low - b.high, strict=True))
+    return math.hypot(*gaps) - a.coast
 
 
 def _across(

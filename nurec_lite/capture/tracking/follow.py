@@ -24,6 +24,7 @@ LOST = 6.5  # sweeps without a group until an object is given up, and
 LOST_NEW = 2.5  # while it has only been seen once or twice
 REFUSED = 1e6
 ERROR = 0.4  # metres: standard deviation of the middle of a group of a chain
+LATE = 0.3  # seconds before the first and after the last group that a chain says where its object is
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +124,16 @@ class Chain:
     times: Doubles  # [n] seconds
     places: Doubles  # [n, 2] metres, smoothed
     rates: Doubles  # [n, 2] metres a second
+    low: Doubles  # [2] metres, of the extents of all groups
+    high: Doubles  # [2]
+    coast: float  # metres that it moves at most from one of its groups to a time that is nearest to that
 
 
 def chain(groups: Groups, numbers: NDArray[np.int64]) -> Chain:
     times = groups.times[numbers]
     places = smooth(times, groups.places[numbers], np.full(len(times), ERROR))
-    return Chain(numbers, times, places, velocities(times, places))
+    rates = velocities(times, places)
+    low, high = groups.low[numbers].min(0), groups.high[numbers].max(0)
+    longest = max(LATE, 0.5 * float(np.diff(times).max()))
+    coast = longest * float(np.linalg.norm(rates, axis=1).max())
+    return Chain(numbers, times, places, rates, low, high, coast)

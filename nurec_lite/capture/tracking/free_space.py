@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nurec_lite.base.pool import in_threads
+from nurec_lite.base.waiting import shared_out
 from nurec_lite.capture.tracking.ground import CLEAR, Ground
 from nurec_lite.capture.tracking.rain import are_drops
-from nurec_lite.capture.tracking.returns import FARTHEST, Floats, Grid, Returns, Sweeps, local
+from nurec_lite.capture.tracking.returns import FARTHEST, WORKERS, Floats, Grid, Returns, Sweeps, local
 
 NEAREST = 2.0  # metres: nearer returns are the vehicle's own
 VOXEL = 0.2  # metres: returns of a sweep that are looked at are so far apart
@@ -57,7 +58,7 @@ class Image:
 def find_candidates(sweeps: Sweeps, ground: Ground) -> list[Candidates]:
     heights = list(in_threads(lambda s: s.points[:, 2] - ground.below(s.points), sweeps.sweeps))
     images = list(in_threads(lambda i: _image(sweeps.sweeps[i], sweeps.grid, heights[i]), range(len(heights))))
-    return list(in_threads(lambda i: _candidates(i, sweeps, images, heights[i]), range(len(heights))))
+    return list(shared_out(lambda i: _candidates(i, sweeps, images, heights[i]), range(len(heights)), WORKERS))
 
 
 def _image(

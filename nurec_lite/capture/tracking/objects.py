@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nurec_lite.base.processes import Kind
 from nurec_lite.base.waiting import shared_out
 from nurec_lite.capture.tracking.boxes import Moments, Path, fit, turned
 from nurec_lite.capture.tracking.chains import Chain, joined
@@ -16,10 +15,10 @@ from nurec_lite.capture.tracking.clusters import Groups, group
 from nurec_lite.capture.tracking.follow import follow
 from nurec_lite.capture.tracking.grow import grown, may_be_long
 from nurec_lite.capture.tracking.people import PEOPLE, middle_way, separated
+from nurec_lite.capture.tracking.returns import WORKERS
 from nurec_lite.capture.tracking.sides import whole
 from nurec_lite.capture.tracking.smooth import Doubles
 
-FITTERS = Kind("a process that fits boxes")
 AROUND = 0.4  # metres around a group, and
 AROUND_BOX = 0.3  # metres around a box, where returns are gathered
 WITHIN_BOX = 0.3  # metres from the sides of a box: others that see past a return further inside see through the object
@@ -49,7 +48,7 @@ FASTEST = 60.0  # metres a second
 def find_objects(cloud: Cloud) -> list[Path]:
     groups = group(cloud)
     objects = joined(cloud, groups, follow(groups, cloud.period))
-    found = shared_out(lambda chains: _objects(cloud, groups, chains), objects, FITTERS)
+    found = shared_out(lambda chains: _objects(cloud, groups, chains), objects, WORKERS)
     return _without_doubles(cloud, [path for paths in found for path in paths])
 
 

@@ -11,13 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nurec_lite.base.pool import in_threads
+from nurec_lite.base.processes import Kind
+from nurec_lite.base.waiting import shared_out
 from nurec_lite.capture.deskew import poses_at
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 from nurec_lite.geometry.se3 import invert
 
 Floats = NDArray[np.float32]
+WORKERS = Kind("a process that searches moving objects")
 FARTHEST = 75.0  # metres: beyond, a car has a handful of returns
 TURN = 2 * np.pi
 COLUMNS = 2048  # of a range image at most
@@ -84,7 +86,7 @@ def read_sweeps(
     every = 1 + len(frames) * len(lidar.elevations) * lidar.azimuth_steps // MOST
     grid = Grid(0.5 * (elevations[1:] + elevations[:-1]), max(1, min(lidar.azimuth_steps, COLUMNS) // every))
     origin = frames[len(frames) // 2].T_world_rig_start[:3, 3].double().numpy()
-    returns = list(in_threads(lambda frame: _returns(frame, lidar, grid, origin, every), frames))
+    returns = list(shared_out(lambda frame: _returns(frame, lidar, grid, origin, every), frames, WORKERS))
     return Sweeps(lidar, grid, returns, origin)
 
 

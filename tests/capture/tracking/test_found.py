@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that move are found in the sweeps alone: on the bundled street, KITTI's drive and PandaSet's slice."""
 
+import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,14 @@ from kept_sweeps import kept, kept_pandaset
 from pandaset_drive import needs_pandaset
 
 from benchmarks.tracking.agreement import compared
+from nurec_lite.base import waiting
+from nurec_lite.base.waiting import done_apart
 from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.simulate import simulate, traffic
 from nurec_lite.capture.simulate.world import SimulationConfig
 from nurec_lite.capture.tracking import returns
 from nurec_lite.capture.tracking.found import find_tracks
+from nurec_lite.capture.tracking.source import SEARCHER, begin_search
 from nurec_lite.capture.types import FOUND, Capture
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
@@ -81,6 +86,19 @@ def test_of_a_long_drive_every_second_ray_is_enough(
     figures = compared(capture, capture.tracks, find_tracks(capture), returns=20)
     assert figures["recall"] >= 0.8
     assert figures["parked_called_moving"] == 0
+
+
+def found_by(capture: Capture) -> tuple[int, Tracks]:
+    return os.getpid(), find_tracks(capture)
+
+
+def test_a_process_that_waited_finds_the_same(street: tuple[Capture, Tracks], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shares sweeps and objects out to processes of its own."""
+    monkeypatch.setattr(waiting, "cores", lambda: 8)
+    begin_search()
+    process, found = done_apart(SEARCHER, partial(found_by, read_capture(DataConfig())))
+    assert process != os.getpid() and found.ids == street[1].ids
+    assert torch.equal(found.translations, street[1].translations) and torch.equal(found.sizes, street[1].sizes)
 
 
 def test_a_drive_of_few_sweeps_has_no_tracks(street: tuple[Capture, Tracks]) -> None:
