@@ -7,6 +7,7 @@ import torch
 
 from nurec_lite.base.early_device import ordinal_of
 from nurec_lite.base.fork_server import begin_forks
+from nurec_lite.base.place import place_of
 from nurec_lite.base.threads import cores
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
@@ -29,8 +30,8 @@ def begin_decoders(
 
 
 def decoders() -> int:
-    """The number of processes."""
-    return max(1, cores() - KEPT)
+    """The number of processes. Ranks of one host share its cores."""
+    return max(1, cores() // place_of().local_size - KEPT)
 
 
 def decode_apart(device: torch.device, sizes: Iterable[int]) -> bool:

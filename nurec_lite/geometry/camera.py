@@ -276,16 +276,40 @@ def _fold_flaw(camera: Camera) -> str:
     return f"a {camera.lens} lens that ends {angle:.0f} degrees from its axis, so that pixels at the image's edge have no direction"
 
 
-@lru_cache(maxsize=32)
 def pixel_directions(
     camera: Camera,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W, 3] unit, camera frame, through the pixel centres
     """Returns the directions of all pixels, made once for each camera and kept: nothing may be written into them."""
-    found = unproject(camera, _pixel_centres(camera))
+    return _directions(camera, dtype, _named(device))
+
+
+@lru_cache(maxsize=32)
+def _directions(camera: Camera, dtype: torch.dtype, device: torch.device) -> Tensor:
+    found = unproject(camera, _pixel_centres(camera, device))
     seen = torch.isfinite(found).all(dim=-1, keepdim=True)  # others are masked: they look along the axis
-    return torch.where(seen, found, found.new_tensor([0, 0, 1])).to(device=device, dtype=dtype)
+    axis = torch.eye(3, dtype=torch.float64, device=device)[2]
+    return _finished(torch.where(seen, found, axis).to(dtype))
+
+
+def _named(device: torch.device | str) -> torch.device:
+    """The device with its number: results are kept by it."""
+    found = torch.device(device)
+    return torch.device("cuda", torch.cuda.current_device()) if found == torch.device("cuda") else found
+
+
+def _finished(kept: Tensor) -> Tensor:
+    """Waits for a GPU, since any stream may read what is kept."""
+    if kept.is_cuda:
+        torch.cuda.current_stream(kept.device).synchronize()
+    return kept
+
+
+def forget_pixels() -> None:
+    """Frees what is kept of cameras."""
+    _directions.cache_clear()
+    _fractions.cache_clear()
 
 
 def beyond(
@@ -296,22 +320,23 @@ def beyond(
     return ~(rays[..., 2] > math.cos(angle))
 
 
-@lru_cache(maxsize=32)
 def pixel_fractions(
     camera: Camera,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W]
     """Time of each pixel as `shutter_fraction` gives it; made once and kept."""
-    return shutter_fraction(camera, _pixel_centres(camera)).to(device=device, dtype=dtype)
+    return _fractions(camera, dtype, _named(device))
 
 
-def _pixel_centres(camera: Camera) -> Tensor:  # [H, W, 2] float64
-    v, u = torch.meshgrid(
-        torch.arange(camera.height, dtype=torch.float64) + 0.5,
-        torch.arange(camera.width, dtype=torch.float64) + 0.5,
-        indexing="ij",
-    )
+@lru_cache(maxsize=32)
+def _fractions(camera: Camera, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return _finished(shutter_fraction(camera, _pixel_centres(camera, device)).to(dtype))
+
+
+def _pixel_centres(camera: Camera, device: torch.device | str = "cpu") -> Tensor:  # [H, W, 2] float64
+    v, u = (torch.arange(size, dtype=torch.float64, device=device) + 0.5 for size in (camera.height, camera.width))
+    v, u = torch.meshgrid(v, u, indexing="ij")
     return torch.stack([u, v], dim=-1)
 
 

@@ -25,7 +25,7 @@ from nurec_lite.cli.command import configuration
 from nurec_lite.cli.reconstruction import Reconstruction, opened
 from nurec_lite.config import ServeConfig
 from nurec_lite.evaluation.measure import completed
-from nurec_lite.geometry.camera import Camera, pixel_directions, pixel_fractions
+from nurec_lite.geometry.camera import Camera, forget_pixels
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.output.edit_file import read_edits
@@ -119,8 +119,7 @@ class ServedScene:
         while len(self._cameras) > 1 and (len(self._cameras) > MOST_CAMERAS or self._pixels() > MOST_PIXELS):
             self._cameras.popitem(last=False)
         if len(self._cameras) < before:
-            pixel_directions.cache_clear()
-            pixel_fractions.cache_clear()
+            forget_pixels()
 
     def _pixels(self) -> int:
         return sum(

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,9 @@ from nurec_lite.geometry.camera import (
     SHUTTERS,
     Camera,
     distort,
+    forget_pixels,
     pixel_directions,
+    pixel_fractions,
     project_points,
     shutter_fraction,
     undistort,
@@ -75,6 +78,25 @@ def test_pixel_directions_are_unit_and_float32() -> None:
     directions = pixel_directions(make_camera(WIDE_LENS))
     assert directions.shape == (31, 63, 3) and directions.dtype == torch.float32
     torch.testing.assert_close(directions.norm(dim=-1), torch.ones(31, 63))
+
+
+@pytest.mark.parametrize("made", [pixel_directions, pixel_fractions])
+def test_what_is_kept_of_pixels_is_made_once_however_it_is_asked_for(made: Callable[..., torch.Tensor]) -> None:
+    camera = make_camera(KITTI_LENS)
+    kept = made(camera)
+    assert made(camera, torch.float32, "cpu") is kept
+    assert made(camera, device=torch.device("cpu"), dtype=torch.float32) is kept
+    forget_pixels()
+    assert made(camera) is not kept
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("lens", [(), KITTI_LENS, WIDE_LENS])
+def test_a_gpu_makes_directions_itself(lens: tuple[float, ...]) -> None:
+    camera = replace(make_camera(lens), fx=60.0, fy=60.0)
+    found = pixel_directions(camera, device="cuda")
+    assert pixel_directions(camera, torch.float32, torch.device("cuda", torch.cuda.current_device())) is found
+    torch.testing.assert_close(found.cpu(), pixel_directions(camera), atol=1e-6, rtol=0)
 
 
 def test_points_in_the_plane_of_the_camera_stay_finite() -> None:
