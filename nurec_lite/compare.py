@@ -58,11 +58,11 @@ def work(arguments: list[str]) -> None:
     config: CompareConfig = composed("compare", with_runs(arguments))
     runs = read_runs(config.runs)
     files = [path for path in (config.out, config.csv) if path is not None]
-    check_file(Path(config.out), is_page)
+    check_file(Path(config.out), is_page, ".html")
     if config.csv is not None:
         if os.path.realpath(config.csv) == os.path.realpath(config.out):
             raise ConfigError(f"out and csv are both {config.out}; name two files")
-        check_file(Path(config.csv), lambda head: head.startswith(b"run,folder"))
+        check_file(Path(config.csv), lambda head: head.startswith(b"run,folder"), ".csv")
     print(markdown(runs))
     tables = [] if config.csv is None else [partial(write_text, Path(config.csv), csv_table(runs))]
     all_tried(*tables, partial(write_text, Path(config.out), page(runs)))

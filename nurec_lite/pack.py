@@ -56,7 +56,7 @@ def _with_split(capture: Capture, name: str) -> Capture:
 def _write(config: PackConfig, capture: Capture) -> None:
     ncore = config.format == "ncore"
     path = ncore_path(config.out) if ncore else Path(config.out)
-    check_file(path, is_ncore if ncore else is_pack)
+    check_file(path, is_ncore if ncore else is_pack, "" if ncore else ".pack")
     if config.data.root and path.exists() and path.samefile(config.data.root):
         raise ConfigError(f"out={path} is the file that is read; name another file")
     write, read = (write_ncore, read_ncore) if ncore else (write_pack, read_pack)

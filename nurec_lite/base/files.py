@@ -40,11 +40,8 @@ def written(
             if owner := owner_of(path):
                 owner.record(path)
             Path(file.name).replace(path)
-    except (OSError, RuntimeError) as error:
-        cause = error if isinstance(error, OSError) else error.__context__
-        if not isinstance(cause, OSError):  # a library wraps the file system's errors, as torch.save does; others pass
-            raise
-        raise unwritable(path, cause) from cause
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 @contextmanager

@@ -23,6 +23,7 @@ MARKER, LOCK = ".nurec_lite", ".nurec_lite.lock"
 PICTURES = "pictures"  # a folder within
 RUN = "train"  # no other command writes into a folder of this one
 ANOTHER, ANOTHER_FILE = "give another folder by out=FOLDER", "name another file by out=FILE"
+SUFFIXES = {f".{name}" for name in "pack html csv json yaml pt ply spz usdz npz png jpg gif apng mp4 pdf xlsx".split()}
 _FIRST = re.compile(r"nurec_lite 1 ([a-z]+)")
 _LARGEST = 1 << 24  # bytes of a marker
 _HEAD = 4096  # first bytes of a file, which show its kind
@@ -116,14 +117,20 @@ def owner_of(path: Path) -> Results | None:
 def check_file(
     path: Path,
     ours: Callable[[bytes], bool],  # whether the first bytes of a file say that we wrote it
+    suffix: str = "",  # of such files; "": any
 ) -> None:
-    """Raises OutputError if a file at `path` would replace a foreign one, or another kind of ours, such as the checkpoint of a run.
-    Leftovers next to it are removed."""
+    """Raises OutputError if a file at `path` would replace a foreign one, or another kind of ours, such as the checkpoint of a run, or has
+    the name of another kind. Leftovers next to it are removed."""
     if not path.name.strip():
         raise OutputError(f"'{path}' names no file; {ANOTHER_FILE}")
     remove_leftovers(path.parent)
-    if not os.path.lexists(path):
-        return
+    if os.path.lexists(path):
+        _check_replaced(path, ours)
+    elif suffix and path.suffix.lower() in SUFFIXES - {suffix}:
+        raise OutputError(f"{path} is the name of another kind of file; end it in {suffix}")
+
+
+def _check_replaced(path: Path, ours: Callable[[bytes], bool]) -> None:
     if not stat.S_ISREG((found := os.lstat(path)).st_mode):
         raise OutputError(f"{path} is {_kind(found)}, not a file; {ANOTHER_FILE}")
     owner, head = owner_of(path), _head(path)

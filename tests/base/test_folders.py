@@ -214,6 +214,17 @@ def test_a_file_may_replace_what_is_empty_or_ours(tmp_path: Path) -> None:
         check_file(Path(), lambda head: True)
 
 
+@pytest.mark.parametrize("name", ["a.pdf", "a.MP4", "a.pack.html"])
+def test_a_name_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OutputError, match=rf"{name} is the name of another kind of file; end it in \.pack$"):
+        check_file(tmp_path / name, lambda head: True, ".pack")
+
+
+@pytest.mark.parametrize("name", ["a.pack", "a.PACK", "a", "a.zip", "a.v2"])
+def test_a_name_that_says_nothing_else_is_taken(tmp_path: Path, name: str) -> None:
+    check_file(tmp_path / name, lambda head: True, ".pack")
+
+
 def test_a_file_of_one_kind_does_not_replace_another_result(ours: Path) -> None:
     """A pack over the checkpoint of a run, for instance: both are on the list of the folder."""
     with pytest.raises(OutputError, match=r"config\.yaml is another result of render; name another file by out=FILE$"):

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _simulate(args: dict[str, Any]) -> None:
-    check_file(args["out"], is_pack)
+    check_file(args["out"], is_pack, ".pack")
     device = str(choose_device(args["device"]))
     values: dict[str, Any] = {f.name: args[f.name] for f in fields(SimulationConfig)}
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
