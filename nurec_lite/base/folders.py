@@ -23,7 +23,8 @@ MARKER, LOCK = ".nurec_lite", ".nurec_lite.lock"
 PICTURES = "pictures"  # a folder within
 RUN = "train"  # no other command writes into a folder of this one
 ANOTHER, ANOTHER_FILE = "give another folder by out=FOLDER", "name another file by out=FILE"
-SUFFIXES = {f".{name}" for name in "pack html csv json yaml pt ply spz usdz npz png jpg gif apng mp4 pdf xlsx".split()}
+SUFFIXES = {".pack", ".html", ".csv", ".json", ".yaml", ".pt", ".ply", ".spz", ".usdz", ".npz", ".png", ".jpg", ".gif", ".apng", ".mp4",
+            ".pdf", ".xlsx"}  # fmt: skip
 _FIRST = re.compile(r"nurec_lite 1 ([a-z]+)")
 _LARGEST = 1 << 24  # bytes of a marker
 _HEAD = 4096  # first bytes of a file, which show its kind
