@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.pack: writes a capture into one file, or lists the contents of one."""
 
+import os
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
@@ -35,6 +36,8 @@ line; python -m nurec_lite.inspect compares more frames and draws pictures.
 
 def work(arguments: list[str]) -> None:
     config: PackConfig = composed("pack", arguments)
+    if not config.show:
+        _check_out(config)
     capture = _with_split(read_capture(config.data), config.data.split)
     if config.show:
         print(describe(in_users_world(capture)))
@@ -53,12 +56,22 @@ def _with_split(capture: Capture, name: str) -> Capture:
         return capture
 
 
-def _write(config: PackConfig, capture: Capture) -> None:
-    ncore = config.format == "ncore"
-    path = ncore_path(config.out) if ncore else Path(config.out)
-    check_file(path, is_ncore if ncore else is_pack, "" if ncore else ".pack")
-    if config.data.root and path.exists() and path.samefile(config.data.root):
+def _path(config: PackConfig) -> Path:
+    return ncore_path(config.out) if config.format == "ncore" else Path(config.out)
+
+
+def _check_out(config: PackConfig) -> None:
+    """Refuses a wrong name before the drive is read, which takes minutes."""
+    path = _path(config)
+    kind = (is_ncore, "") if config.format == "ncore" else (is_pack, ".pack")
+    check_file(path, *kind)
+    root = config.data.root
+    if root and path.exists() and os.path.exists(root) and path.samefile(root):
         raise ConfigError(f"out={path} is the file that is read; name another file")
+
+
+def _write(config: PackConfig, capture: Capture) -> None:
+    path, ncore = _path(config), config.format == "ncore"
     write, read = (write_ncore, read_ncore) if ncore else (write_pack, read_pack)
     with MemberBar() as bar:
         write(capture, path, image_format=config.image_format, quality=config.quality, progress=bar)
