@@ -300,14 +300,14 @@ def _named(device: torch.device | str) -> torch.device:
 
 
 def _finished(kept: Tensor) -> Tensor:
-    """Waits for a GPU, since any stream may read what is kept."""
+    """Waits for a GPU, since any stream may read the result."""
     if kept.is_cuda:
         torch.cuda.current_stream(kept.device).synchronize()
     return kept
 
 
 def forget_pixels() -> None:
-    """Frees what is kept of cameras."""
+    """Frees the directions and fractions of all cameras."""
     _directions.cache_clear()
     _fractions.cache_clear()
 

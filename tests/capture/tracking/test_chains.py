@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of groups that are one object: what may be left out without a look, and where an object goes on."""
+"""Chains of groups that are one object: pairs that are left out without a look, and the place where an object goes on."""
 
 import numpy as np
 import pytest
