@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.pack: writes a capture into one file, or lists the contents of one."""
 
-import os
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
@@ -62,11 +61,10 @@ def _path(config: PackConfig) -> Path:
 
 def _check_out(config: PackConfig) -> None:
     """Refuses a wrong name before the drive is read, which takes minutes."""
-    path = _path(config)
-    kind = (is_ncore, "") if config.format == "ncore" else (is_pack, ".pack")
-    check_file(path, *kind)
-    root = config.data.root
-    if root and path.exists() and os.path.exists(root) and path.samefile(root):
+    path, ncore = _path(config), config.format == "ncore"
+    check_file(path, is_ncore if ncore else is_pack, "" if ncore else ".pack")
+    root = Path(config.data.root or "")
+    if root.is_file() and path.exists() and path.samefile(root):
         raise ConfigError(f"out={path} is the file that is read; name another file")
 
 

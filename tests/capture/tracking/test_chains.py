@@ -23,9 +23,9 @@ def walked(random: np.random.Generator, first: float) -> tuple[Doubles, Doubles]
     return times, random.normal(0, 6, 2) + np.cumsum(rates * 0.1, axis=0)
 
 
-def two(seed: int, later: float = 0.3) -> tuple[Groups, Chain, Chain]:
+def two(seed: int) -> tuple[Groups, Chain, Chain]:
     random = np.random.default_rng(seed)
-    ways = [walked(random, first) for first in (0.0, later)]
+    ways = [walked(random, first) for first in (0.0, 0.3)]
     times, places = (np.concatenate(parts) for parts in zip(*ways, strict=True))
     groups = groups_of(times, places, random.uniform(0.2, 5, (40, 2)))
     return groups, chain(groups, np.arange(20)), chain(groups, np.arange(20, 40))
