@@ -104,22 +104,25 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 
 class CaptureSafety:
-    """Inspects work of several kinds before it is recorded. If the first work of a kind makes things once, it does not count: the
-    second decides."""
+    """Inspects work before it is recorded. Work is safe if each of its parts was in safe work before. If the first work of some parts
+    makes things once, it does not count: the second decides."""
 
     def __init__(self) -> None:
-        self._clean: set[Hashable] = set()  # kinds that can be recorded
-        self._doubted: set[Hashable] = set()  # kinds with a first recording that failed in part
+        self._clean: set[Hashable] = set()  # parts that can be recorded
+        self._doubted: set[tuple[Hashable, ...]] = set()  # parts of a first work that was unsafe
 
-    def is_safe(self, kind: Hashable) -> bool:
-        return kind in self._clean
+    def is_safe(self, *parts: Hashable) -> bool:
+        return self._clean.issuperset(parts)
 
     def judge(
         self,
-        kind: Hashable,
-        unsafe: list[str],  # in a work of it
+        parts: tuple[Hashable, ...],
+        unsafe: list[str],  # in a work of them
     ) -> str | None:  # why none of it can be recorded, in words; None: it can, or the next will tell
-        if unsafe and kind in self._doubted:
+        if unsafe and parts in self._doubted:
             return "; ".join(unsafe)
-        (self._doubted if unsafe else self._clean).add(kind)
+        if unsafe:
+            self._doubted.add(parts)
+        else:
+            self._clean.update(parts)
         return None

@@ -73,7 +73,7 @@ class CapturedRelocation:
     def _looked_at(self, stages: Stages, state: TrainState) -> None:
         with unsafe_operations(state.device) as unsafe:
             self._inner(stages, state, 0)
-        why = self._safety.judge(RELOCATION, unsafe)
+        why = self._safety.judge((RELOCATION,), unsafe)
         if why is not None:
             self._stand_aside(why)
         self._failed = None if state.failed is None else torch.empty_like(state.failed)

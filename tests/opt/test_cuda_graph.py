@@ -23,7 +23,7 @@ from nurec_lite.base.timing import Timing
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.opt.all import cuda_graph
-from nurec_lite.opt.all.cuda_graph import CudaGraph
+from nurec_lite.opt.all.cuda_graph import CapturedStep, CudaGraph
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.state import TrainState
 
@@ -104,6 +104,41 @@ def test_a_step_is_recorded_once_for_all_that_have_its_sizes(
 
 
 @pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize(("growth", "stores"), [(1.0, 2), (1.05, 4)])
+def test_sensors_run_plainly_once(growth: float, stores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later steps of them are recorded at once. The first step makes moments, and the relocations at steps 8 and 16 may make a store, which
+    needs one plain step more."""
+    state = tiny_state(tiny_config(density=DensityConfig(every=8, start=0.0, stop=1.0, growth=growth)))
+    stages, calls = stages_of("cuda_graph"), calls_of(monkeypatch)
+    steps(stages, state, 24)
+    known, again = set[Any](), 0
+    for name, parts in calls:
+        assert name == "_plainly" or parts <= known
+        again += name == "_plainly" and parts <= known
+        known |= parts
+    assert again <= stores - 1 and len(calls) > len(known)
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, set[Any]]]:
+    """Filled with the plain steps and the recordings that follow, each with its parts."""
+    calls = list[tuple[str, set[Any]]]()
+    plainly, recorded = CudaGraph._plainly, CudaGraph._recorded
+
+    def noted_plainly(self: CudaGraph, key: Any, *rest: Any) -> Any:
+        calls.append(("_plainly", set(cuda_graph._parts(key))))
+        return plainly(self, key, *rest)
+
+    def noted_recorded(self: CudaGraph, key: Any, *rest: Any) -> bool:
+        found = recorded(self, key, *rest)
+        calls.extend([("_recorded", set(cuda_graph._parts(key)))] if found else [])
+        return found
+
+    monkeypatch.setattr(CudaGraph, "_plainly", noted_plainly)
+    monkeypatch.setattr(CudaGraph, "_recorded", noted_recorded)
+    return calls
+
+
+@pytest.mark.usefixtures("stand_in")
 def test_recordings_of_tensors_that_were_replaced_are_dropped() -> None:
     state, stages = tiny_state(), stages_of("cuda_graph")
     steps(stages, state, 7)
@@ -153,12 +188,12 @@ def test_what_cannot_be_recorded_is_listed_and_steps_go_on(
 def test_what_a_first_step_makes_once_is_no_reason_against_recording(caplog: pytest.LogCaptureFixture) -> None:
     graph = CudaGraph()
     with caplog.at_level("WARNING"):
-        assert not graph._judged("an image", ["a copy from the host"])
-        assert not graph._judged("an image and a sweep", ["a copy from the host"])
-        assert graph._judged("an image", [])
+        assert not graph._judged(("an image",), ["a copy from the host"])
+        assert not graph._judged(("an image", "a sweep"), ["a copy from the host"])
+        assert graph._judged(("an image",), [])
     assert "cuda_graph is off" not in caplog.text
     with caplog.at_level("WARNING"):
-        assert not graph._judged("an image and a sweep", ["the host waits"])
+        assert not graph._judged(("an image", "a sweep"), ["the host waits"])
     assert "cuda_graph is off, since a step cannot be recorded: the host waits" in caplog.text
 
 
@@ -176,6 +211,35 @@ def test_a_recording_that_fails_leaves_the_step(
     steps(stages_of(), plain, 20)
     assert_close(state, plain)
     assert caplog.text.count("could not be recorded: operation not permitted when stream is capturing") == 1
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_recording_without_a_plain_step_of_its_sizes_may_fail(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The step runs plainly then, and the next one of its sizes is recorded."""
+    record, plainly_before, refused = CudaGraph._record, list[bool](), list[bool]()
+
+    def noted(self: CudaGraph, step: CapturedStep, *rest: Any) -> bool:
+        plainly_before.append(step.ran)
+        return record(self, step, *rest)
+
+    def fail(self: StandIn, work: Any, generators: Any) -> Again:
+        if not plainly_before[-1]:
+            refused.append(True)
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return Again(work)
+
+    monkeypatch.setattr(CudaGraph, "_record", noted)
+    monkeypatch.setattr(StandIn, "record", fail)
+    config = tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0))
+    plain, state, stages = tiny_state(config), tiny_state(config), stages_of("cuda_graph")
+    monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096 if state.step < 10 else 8192)
+    with caplog.at_level("WARNING"):
+        steps(stages, state, 20)
+    steps(stages_of(), plain, 20)
+    assert_close(state, plain, 1e-4, 1e-6)
+    assert refused and own(stages).launched >= 4 and "cuda_graph is off" not in caplog.text
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -4,19 +4,19 @@
 Idea: a step has hundreds of kernels, and most are shorter than the host's time to launch one, so the GPU waits for the host. Here the
 host launches `learn` of a step (collect, render, loss, backward, optimizer, noise) as one graph. Values that change between steps are
 in fixed memory: shots with their views, the rates, whether a step failed. Sizes are the key of a graph: a camera's image, capacity for
-rays, capacity of lists, Gaussians of the background. The first step of a key runs plainly, from the fixed memory. Steps of new sensors
-are inspected; if something cannot be recorded twice in a row, a message lists it, and steps continue without a graph. Otherwise the
-next step is recorded. Sweeps differ by some rays; a few sizes suffice, and padding repeats rays that no loss counts.
+rays, capacity of lists, Gaussians of the background. A step of sensors that were in plain steps before is recorded at once. Another one
+runs plainly, from the fixed memory, and is inspected; if something cannot be recorded twice in a row, a message lists it, and steps
+continue without a graph. Sweeps differ by some rays; a few sizes suffice, and padding repeats rays that no loss counts.
 Between two launches the GPU runs two small kernels (kernels/update/multi_tensor_copy.cu). One keeps the figures of the last launch and
 writes its report into host memory, before the next launch overwrites them. The other copies the step's shots to their places, and the
 rates, which are arguments of the kernel.
 Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with CUDA Graphs, 2021).
 Gain, code before and after, limits: docs/options/cuda_graph.md.
 Limits: on a GPU alone. A new image size (train.coarse) needs a new recording; old ones stay until others need their place or Gaussians
-are added. Losses and checkpoints are read outside of the graph. A relocation that adds Gaussians makes new tensors, so the step is
-recorded again; other relocations are a graph of their own and write in place. With train.timing=true one step of twenty runs without
-the graph, because a graph has no ranges inside. The recording holds its own memory in addition. Needs no_sync, since recorded work may
-not wait, and fused_adam, with its rates on the device. Class exact: the same kernels; sums have some more zeros.
+are added. Losses and checkpoints are read outside of the graph. A relocation that adds Gaussians makes new tensors, so one step runs
+plainly, and others are recorded again; other relocations are a graph of their own and write in place. With train.timing=true one step of
+twenty runs without the graph, because a graph has no ranges inside. The recording holds its own memory in addition. Needs no_sync, since
+recorded work may not wait, and fused_adam, with its rates on the device. Class exact: the same kernels; sums have some more zeros.
 """
 
 import logging
@@ -46,8 +46,8 @@ REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
 MAX_GRAPHS = 16  # recordings that are kept
 PROFILED_EVERY = 20  # with train.timing=true one step of so many runs without the graph
 log = logging.getLogger("nurec_lite")
-# sensors, capacities of rays, knowledge of the host, capacities of lists
-Key = tuple[Hashable, tuple[int, ...], Hashable, Hashable]
+# images and lidars, capacities of rays, knowledge of the host, capacities of lists
+Key = tuple[tuple[tuple[Hashable, ...], tuple[Hashable, ...]], tuple[int, ...], Hashable, Hashable]
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -74,6 +74,7 @@ class CudaGraph:
         self._off = False  # something cannot be recorded
         self._recorder: Recorder | None = None
         self._safety = CaptureSafety()  # at steps, by their sensors
+        self._ran = False  # plainly, with the present store
         self._steps: dict[Key, CapturedStep] = {}  # by key, the least recently used first
         self._store: tuple[Any, ...] = ()  # tensors that recordings update
         self._rays: dict[str, list[int]] = {}  # capacities of rays, by lidar
@@ -93,11 +94,10 @@ class CudaGraph:
         if key is None:
             return self._learn(stages, state, shots)
         record = self._record_for(key, state, shots)
-        if record.graph is None and not record.ran:
+        if record.graph is None:
             with span(RECORD):
-                return self._first(key, stages, state, record)
-        if record.graph is None and not self._captured_now(record, stages, state):
-            return self._learn(stages, state, shots)
+                if not self._recorded(key, stages, state, record):
+                    return self._plainly(key, stages, state, record)
         with span(GRAPH):
             return self._launch(record, state)
 
@@ -105,9 +105,10 @@ class CudaGraph:
         """Whether steps are recorded: a first step has run, and the option is not off."""
         return self._recorder is not None and not self._off
 
-    def _captured_now(self, record: CapturedStep, stages: Stages, state: TrainState) -> bool:
-        with span(RECORD):
-            return self._record(record, stages, state)
+    def _recorded(self, key: Key, stages: Stages, state: TrainState, record: CapturedStep) -> bool:
+        """Whether the step is recorded now. Plain steps come before: they make all that is made once."""
+        known = self._ran and self._safety.is_safe(*_parts(key))
+        return (known or record.ran) and self._record(record, stages, state)
 
     def _stand_aside(self, why: str) -> None:
         """Switches the option off: further steps run as without it."""
@@ -128,7 +129,7 @@ class CudaGraph:
         store = stored(state.scene, state.optimizer)
         if len(store) != len(self._store) or any(a is not b for a, b in zip(store, self._store, strict=True)):
             self._steps.clear()
-            self._store = store
+            self._store, self._ran = store, False
         known = tuple(stage.graph_key(state.scene) for stage in stages.changes.capturable)
         capacities = tuple(stages.render.capacity(view) for view in shots.views)
         if state.failed is None or state.lr_and_noise is None or None in known or None in capacities:
@@ -164,20 +165,22 @@ class CudaGraph:
         multi_tensor_copy(pairs, self._lr_and_noise, state.lr_and_noise.tolist())
         return record
 
-    def _first(self, key: Key, stages: Stages, state: TrainState, record: CapturedStep) -> StepResult:
-        """Runs the first step of a key plainly, which makes all that is made once. Inspects a step of new sensors for unsafe work."""
-        if self._safety.is_safe(key[0]):
+    def _plainly(self, key: Key, stages: Stages, state: TrainState, record: CapturedStep) -> StepResult:
+        """Runs a step as it is, and inspects one of new sensors for unsafe work."""
+        parts = _parts(key)
+        if self._off or self._safety.is_safe(*parts):
             result, record.ran = self._work(stages, state, record.inputs), True
         else:
             with unsafe_operations(state.device) as unsafe:
                 result = self._work(stages, state, record.inputs)
-            record.ran = self._judged(key[0], unsafe)
+            record.ran = self._judged(parts, unsafe)
+        self._ran = self._ran or record.ran
         state.failed = self._failed
         return result
 
-    def _judged(self, sensors: Hashable, unsafe: list[str]) -> bool:
-        """Whether the next step may be recorded."""
-        why = self._safety.judge(sensors, unsafe)
+    def _judged(self, parts: tuple[Hashable, ...], unsafe: list[str]) -> bool:
+        """Whether steps of these parts may be recorded."""
+        why = self._safety.judge(parts, unsafe)
         if why is not None:
             self._stand_aside(f", since a step cannot be recorded: {why}")
         return not unsafe
@@ -189,7 +192,8 @@ class CudaGraph:
             record.graph = self._recorder.record(lambda: self._work(stages, state, record.inputs), (state.generator,))
         except RuntimeError as error:
             state.optimizer.zero_grad(set_to_none=True)
-            self._stand_aside(f", since a step could not be recorded: {str(error).splitlines()[0]}")
+            if record.ran:
+                self._stand_aside(f", since a step could not be recorded: {str(error).splitlines()[0]}")
             return False
         self.recorded += 1
         return True
@@ -208,6 +212,12 @@ class CudaGraph:
         state.failed = self._failed
         self.launched += 1
         return _kept(record.graph.launch())
+
+
+def _parts(key: Key) -> tuple[Hashable, ...]:
+    """Returns the images of a step with their sizes, and the rest: a step may make things once for each of the two."""
+    (images, lidars), rays, _, _ = key
+    return images, (len(images), lidars, rays)
 
 
 def _kept(result: StepResult) -> StepResult:
