@@ -139,6 +139,18 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, set[Any]]]:
 
 
 @pytest.mark.usefixtures("stand_in")
+def test_the_recording_that_waits_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is kept of those of two cameras."""
+    config = tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0))
+    plain, graphed, stages = tiny_state(config), tiny_state(config), stages_of("cuda_graph")
+    monkeypatch.setattr(cuda_graph, "MAX_GRAPHS", 1)
+    steps(stages_of(), plain, 20)
+    steps(stages, graphed, 20)
+    assert len(own(stages)._steps) == 1 and own(stages).recorded > 4
+    assert_close(graphed, plain, 1e-4, 1e-6)
+
+
+@pytest.mark.usefixtures("stand_in")
 def test_recordings_of_tensors_that_were_replaced_are_dropped() -> None:
     state, stages = tiny_state(), stages_of("cuda_graph")
     steps(stages, state, 7)

@@ -43,7 +43,7 @@ from nurec_lite.training.static_inputs import StaticInputs, ray_capacity_for
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
-MAX_GRAPHS = 16  # recordings that are kept
+MAX_GRAPHS = 32  # recordings that are kept: those of 16 cameras, with a sweep and without
 PROFILED_EVERY = 20  # with train.timing=true one step of so many runs without the graph
 log = logging.getLogger("nurec_lite")
 # images and lidars, capacities of rays, knowledge of the host, capacities of lists
