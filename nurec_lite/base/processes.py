@@ -48,7 +48,6 @@ class Kind:
     replaced: int = MOST  # how many are replaced
     patience: int = PATIENCE  # looks
     parents: bool = False  # whether they start processes of their own
-    nice: int = 0  # how far they stand behind other processes, as the system counts it: 19 at most
 
 
 LOADERS = Kind("a loader process")
@@ -61,14 +60,12 @@ class _Process:
         self,
         work: Callable[[int], Any],
         answers: "queue.SimpleQueue[tuple[_Process, bytes | None]]",
-        kind: Kind,
+        parent: bool,  # whether it starts processes of its own
     ) -> None:
         context = multiprocessing.get_context("fork")
         self.owes: set[int] = set()
         self._connection, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_serve, args=(theirs, work, os.getpid(), kind.nice), daemon=not kind.parents
-        )
+        self.process = context.Process(target=_serve, args=(theirs, work, os.getpid()), daemon=not parent)
         with _held_back(_ALL):
             self.process.start()
         theirs.close()
@@ -149,7 +146,7 @@ class Ahead:
     def _start(self) -> bool:
         """Starts a process; returns whether the system had one left."""
         try:
-            self.members.append(_Process(self._work, self._answers, self._kind))
+            self.members.append(_Process(self._work, self._answers, self._kind.parents))
         except (OSError, RuntimeError) as error:  # of a process, a pipe or a thread
             log.warning("%s cannot be started (%s); %s", self._kind.name, cause_of(error), self._rest())
             return False
@@ -257,7 +254,7 @@ def _end_of(code: int | None) -> str:
     return f"code {code}" if code is None or code >= 0 else f"by {signal.Signals(-code).name}"
 
 
-def _serve(connection: Any, work: Callable[[int], Any], parent: int, nice: int) -> None:
+def _serve(connection: Any, work: Callable[[int], Any], parent: int) -> None:
     """Answers the parent until the parent ends this process or dies. Signals to the whole group are for the parent: they wait from the
     first instruction of this process on, and are dropped here."""
     for number in _ALL:
@@ -265,7 +262,6 @@ def _serve(connection: Any, work: Callable[[int], Any], parent: int, nice: int) 
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)  # those of the parent do not exist here
-    os.nice(nice)
     try:
         while os.getppid() == parent:
             n = connection.recv()

@@ -17,7 +17,7 @@ import numpy as np
 
 from nurec_lite.base.fork_server import LEAD, Numbered, take_server
 from nurec_lite.base.pickled import dumps
-from nurec_lite.base.processes import LOADERS, Ahead, Kind
+from nurec_lite.base.processes import LOADERS, Ahead
 from nurec_lite.base.shared_memory import Memory, mapped
 from nurec_lite.base.transfer import page_locked
 
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 class _InOrder(Ahead):
     """Results in the order of the jobs, up to the last one."""
 
-    def __init__(self, work: Callable[[int], Sent], jobs: int, count: int, kind: Kind) -> None:
+    def __init__(self, work: Callable[[int], Sent], jobs: int, count: int) -> None:
         self._jobs = jobs
-        super().__init__(work, 0, count, AHEAD, kind)
+        super().__init__(work, 0, count, AHEAD, LOADERS)
 
     def _more(self, n: int) -> bool:
         return self._next < self._jobs and super()._more(n)
@@ -46,7 +46,6 @@ class _Jobs:
     jobs: Sequence[Callable[[], Any]]
     processes: int
     room: int  # bytes for a result
-    kind: Kind = LOADERS
 
     @property
     def rooms(self) -> int:
@@ -64,7 +63,7 @@ class _Jobs:
         def work(n: int) -> Sent:
             return _sent(self.jobs[n](), shared, n % self.rooms * self.room, self.room)
 
-        return _InOrder(work, len(self.jobs), self.processes, self.kind)
+        return _InOrder(work, len(self.jobs), self.processes)
 
     def begun_in_file(self, number: int) -> Ahead:
         """Does the same with the memory in an open file, which it closes."""
@@ -80,12 +79,11 @@ def shared_results(
     processes: int,
     most: int,  # room in bytes for the arrays of a result; larger ones go through a pipe
     for_gpu: bool = False,  # whether results are copied to a GPU
-    kind: Kind = LOADERS,
 ) -> Generator[R, None, None]:
     """The results, or the error of a job where its result would be. Arrays of a result are valid until the next one is asked for. A fork
     server starts the processes if one waits and the jobs can be pickled, else this process does."""
     if jobs:
-        work = _work_of(jobs, processes, most, kind)
+        work = _work_of(jobs, processes, most)
         yield from _results(work, _begun_elsewhere(work, for_gpu), for_gpu)
 
 
@@ -110,8 +108,8 @@ class EarlyResults(Generic[R]):
         self._done.close()  # of results that nobody has asked for
 
 
-def _work_of(jobs: Sequence[Callable[[], Any]], processes: int, most: int, kind: Kind = LOADERS) -> _Jobs:
-    return _Jobs(jobs, min(processes, len(jobs)), (1 + most // mmap.PAGESIZE) * mmap.PAGESIZE, kind)
+def _work_of(jobs: Sequence[Callable[[], Any]], processes: int, most: int) -> _Jobs:
+    return _Jobs(jobs, min(processes, len(jobs)), (1 + most // mmap.PAGESIZE) * mmap.PAGESIZE)
 
 
 def _results(work: _Jobs, begun: Begun | None, for_gpu: bool) -> Generator[Any, None, None]:

@@ -8,7 +8,6 @@ import torch
 from nurec_lite.base.early_device import ordinal_of
 from nurec_lite.base.fork_server import begin_forks
 from nurec_lite.base.place import place_of
-from nurec_lite.base.processes import Kind
 from nurec_lite.base.threads import cores
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
@@ -18,8 +17,6 @@ from nurec_lite.geometry.lidar import Lidar
 MUCH = 1 << 27
 ENOUGH = 4  # cores
 KEPT = 2  # cores for the process that asks
-# of frames that steps need later: the checks of the capture come first, and the first scene, and then the steps
-BEHIND = Kind("a loader process", nice=10)
 RAY_BYTES = 41  # of all tensors of a sweep and of its view
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.processes import Kind
 from nurec_lite.base.shared_results import shared_results
 from nurec_lite.geometry.lidar import Sweep
 
@@ -73,14 +72,6 @@ def test_the_work_of_a_killed_process_is_done_by_another(tmp_path):
 
     assert list(shared_results(_jobs(deadly, 8), 2, 0)) == list(range(8))
     assert mark.exists()
-
-
-def test_processes_stand_as_far_behind_others_as_their_kind_says():
-    """This process stays where it is, and so do processes of other kinds."""
-    before, jobs = os.nice(0), [partial(os.nice, 0)] * 4
-    assert list(shared_results(jobs, 2, 0, kind=Kind("a loader process", nice=3))) == [min(before + 3, 19)] * 4
-    assert list(shared_results(jobs, 2, 0)) == [before] * 4
-    assert os.nice(0) == before
 
 
 def test_no_jobs_have_no_results():

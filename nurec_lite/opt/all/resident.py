@@ -34,7 +34,7 @@ from nurec_lite.base.pool import Begun
 from nurec_lite.base.shared_results import shared_results
 from nurec_lite.base.transfer import SideStream, tensors_of
 from nurec_lite.base.window import Budget, Schedule, Window
-from nurec_lite.capture.decoders import BEHIND, decode_apart, decoded_sizes, decoders
+from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
@@ -121,7 +121,7 @@ class Store:
         if self._decoder.decode is not by_host or not decode_apart(self.device, needed):
             return Begun(self._load, frames)
         jobs = [partial(self._decoder.sent, frame) for frame in frames]
-        self._arriving = shared_results(jobs, decoders(), max(needed), for_gpu=True, kind=BEHIND)
+        self._arriving = shared_results(jobs, decoders(), max(needed), for_gpu=True)
         return Begun(self._arrived, frames, self._one_by_one)
 
     def _one_by_one(self, function: Callable[[Frame], Any], frames: list[Frame]) -> Iterator[Any]:
