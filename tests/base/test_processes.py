@@ -4,7 +4,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from multiprocessing import Pipe
@@ -113,15 +113,16 @@ def test_a_signal_during_the_first_instructions_of_a_worker_is_left_to_the_paren
 ) -> None:
     begun, serve = Pipe(), processes._serve
 
-    def late(connection: Any, work: Callable[[int], int], parent: int) -> None:
+    def late(*call: Any) -> None:
         begun[1].send(os.getpid())
         os.kill(os.getpid(), number)  # before anything of `_serve` has run
-        serve(connection, work, parent)
+        serve(*call)
 
     monkeypatch.setattr(processes, "_serve", late)
     ahead = Ahead(square, 0, count=2, ahead=2)
     try:
         assert [ahead.result(n) for n in range(4)] == [0, 1, 4, 9]
+        assert begun[0].poll(60)
         assert {begun[0].recv(), begun[0].recv()} == {member.process.pid for member in ahead.members}
     finally:
         ahead.close()
