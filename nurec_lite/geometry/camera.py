@@ -287,10 +287,18 @@ def pixel_directions(
 
 @lru_cache(maxsize=32)
 def _directions(camera: Camera, dtype: torch.dtype, device: torch.device) -> Tensor:
-    found = unproject(camera, _pixel_centres(camera, device))
-    seen = torch.isfinite(found).all(dim=-1, keepdim=True)  # others are masked: they look along the axis
-    axis = torch.eye(3, dtype=torch.float64, device=device)[2]
-    return _finished(torch.where(seen, found, axis).to(dtype))
+    return _finished(directions_through(camera, _pixel_centres(camera, device)).to(dtype))
+
+
+def directions_through(
+    camera: Camera,
+    pixels: Tensor,  # [..., 2] float64
+) -> Tensor:  # [..., 3] unit, camera frame
+    """Returns the directions of some pixels. Where the lens has none, pixels are masked, and these look along the axis."""
+    found = unproject(camera, pixels)
+    seen = torch.isfinite(found).all(dim=-1, keepdim=True)
+    axis = torch.eye(3, dtype=torch.float64, device=pixels.device)[2]
+    return torch.where(seen, found, axis)
 
 
 def _named(device: torch.device | str) -> torch.device:

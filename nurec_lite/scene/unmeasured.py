@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Capture, ImageFrame
-from nurec_lite.geometry.camera import Camera, pixel_directions
+from nurec_lite.geometry.camera import Camera, directions_through
 
 NEAREST = 6.0  # metres
 
@@ -45,7 +45,8 @@ def _on_rays(
     distance: Tensor,  # [m] metres
 ) -> Tensor:  # [m, 3] metres, world
     """Points on rays from the pose at the start of the image, which is near enough for a guess."""
-    directions = pixel_directions(camera).view(-1, 3)
-    chosen = directions[(place * len(directions)).long()].double() * distance[:, None]
+    pixel = (place * (camera.width * camera.height)).long()
+    centres = torch.stack([pixel % camera.width, pixel // camera.width], dim=-1) + 0.5
+    chosen = directions_through(camera, centres.double()) * distance[:, None]
     pose = frame.T_world_rig_start @ camera.T_rig_cam
     return chosen @ pose[:3, :3].T + pose[:3, 3]

@@ -8,6 +8,7 @@ import torch
 from nurec_lite.geometry.camera import (
     SHUTTERS,
     Camera,
+    directions_through,
     distort,
     forget_pixels,
     pixel_directions,
@@ -88,6 +89,24 @@ def test_what_is_kept_of_pixels_is_made_once_however_it_is_asked_for(made: Calla
     assert made(camera, device=torch.device("cpu"), dtype=torch.float32) is kept
     forget_pixels()
     assert made(camera) is not kept
+
+
+@pytest.mark.parametrize(
+    "camera",
+    [
+        make_camera(),
+        make_camera(WIDE_LENS),
+        replace(make_camera(), distortion=(0.0,) * 4, lens="fisheye", fx=8.0, fy=8.0),
+    ],
+    ids=["plain", "bent", "fisheye"],
+)
+def test_directions_of_some_pixels_are_those_of_all(camera: Camera) -> None:
+    """The corners of the fisheye have none: they look along the axis."""
+    x, y = torch.tensor([0, 31, camera.width - 1]), torch.tensor([0, 16, 7])
+    found = directions_through(camera, torch.stack([x, y], dim=-1).double() + 0.5)
+    torch.testing.assert_close(found, pixel_directions(camera, F64)[y, x], atol=1e-12, rtol=0)
+    torch.testing.assert_close(found.norm(dim=-1), torch.ones(3, dtype=F64))
+    assert (camera.lens == "fisheye") == (found[0].tolist() == [0, 0, 1])
 
 
 @pytest.mark.gpu
