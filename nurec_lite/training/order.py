@@ -17,9 +17,7 @@ class Order:
     moments: tuple[int, ...]  # of each frame: those of one moment join the same step
     seed: int
     most: int  # frames a step, if there are as many
-    loads: tuple[
-        tuple[float, ...], ...
-    ] = ()  # of each frame, roughly its work: like ones come together; none: all are alike
+    loads: tuple[tuple[float, ...], ...] = ()  # of each frame: those of like work come together; empty: all are alike
 
     def of(self, step: int) -> tuple[int, ...]:
         """The next frame of the epoch's order and the others of its moment, as they stand in `frames`; then the next one, until the step
