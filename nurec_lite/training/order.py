@@ -17,7 +17,6 @@ class Order:
     moments: tuple[int, ...]  # of each frame: those of one moment join the same step
     seed: int
     most: int  # frames a step, if there are as many
-    loads: tuple[tuple[float, ...], ...] = ()  # of each frame: those of like work come together; empty: all are alike
 
     def of(self, step: int) -> tuple[int, ...]:
         """The next frame of the epoch's order and the others of its moment, as they stand in `frames`; then the next one, until the step
@@ -56,7 +55,7 @@ def _steps(order: Order, block: int, epochs: int) -> list[tuple[int, ...]]:
 
 def _group(order: Order, first: int, unseen: set[int], step: list[int]) -> list[int]:
     """Frames that join a step at once: the frame, and others of its moment. The same sensors come together at all moments where possible:
-    each new combination costs a recording of `cuda_graph`. They have like loads: ranks wait for the one with the most work."""
+    each new combination costs a recording of `cuda_graph`."""
     same = _by_moment(order)[order.moments[first]]
     part = {k: place // order.size for place, k in enumerate(same)}
     others = [k for k in same if k != first and k in unseen and k not in step]
@@ -69,9 +68,6 @@ def _by_moment(order: Order) -> dict[int, list[int]]:
     found: dict[int, list[int]] = defaultdict(list)
     for k, moment in enumerate(order.moments):
         found[moment].append(k)
-    if order.loads:
-        for same in found.values():
-            same.sort(key=order.loads.__getitem__)
     return found
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Split
-from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, RayGroups, camera_view, lidar_view
 from nurec_lite.training.order import Order, generator
@@ -94,11 +93,6 @@ def _each(value: Any, copy: Copy) -> Any:
     return value
 
 
-def camera_load(camera: Camera) -> tuple[float, float]:
-    """Pixels, then how far the camera looks along the street: images that look ahead or back see more Gaussians than those to the side."""
-    return camera.width * camera.height, round(abs(float(camera.T_rig_cam[0, 2])), 2)
-
-
 @dataclass(frozen=True)
 class ShotPlan:
     """Order of the training frames, how many of them a step gets, and number of rays."""
@@ -140,9 +134,7 @@ class ShotPlan:
         """Order of the images over all steps."""
         frames = self.split.train_images
         moments = tuple(self.capture.moments.images[i] for i in frames)
-        of_sensors = {camera.name: camera_load(camera) for camera in self.capture.cameras}
-        loads = tuple(of_sensors[self.capture.images[i].sensor] for i in frames)
-        return Order(frames, moments, self.seed, self.images_a_step, loads)
+        return Order(frames, moments, self.seed, self.images_a_step)
 
     @property
     def has_sweeps(self) -> bool:

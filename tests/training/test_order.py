@@ -3,7 +3,6 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,27 +53,3 @@ def test_few_combinations_of_cameras_share_a_step() -> None:
     order = Order(tuple(range(60)), tuple(k // 6 for k in range(60)), seed=3, most=2)
     pairs = {tuple(frame % 6 for frame in order.of(step)) for step in range(90)}
     assert pairs == {(0, 1), (2, 3), (4, 5)}
-
-
-@pytest.mark.parametrize(
-    ("loads", "expected"),
-    [
-        ([1.0, 0.5, 0.5, 1.0, 0.5, 0.5], {(0, 3), (1, 2), (4, 5)}),  # ahead, aside, aside, back, aside, aside
-        ([1.0, 0.71, 0.71, 0.0, 0.0, 0.9], {(0, 5), (1, 2), (3, 4)}),
-        ([1.0] * 6, {(0, 1), (2, 3), (4, 5)}),
-    ],
-)
-def test_frames_of_like_loads_share_a_step(loads: list[float], expected: set[tuple[int, int]]) -> None:
-    """Single frames come in the order that they have without loads."""
-    frames = tuple(range(60))
-    moments, of_frames = tuple(k // 6 for k in frames), tuple((100.0, loads[k % 6]) for k in frames)
-    order = Order(frames, moments, 3, 2, of_frames)
-    assert {tuple(frame % 6 for frame in order.of(step)) for step in range(90)} == expected
-    single, plain = Order(frames, moments, 3, 1, of_frames), Order(frames, moments, 3, 1)
-    assert [single.of(step) for step in range(90)] == [plain.of(step) for step in range(90)]
-
-
-def test_more_pixels_come_before_directions() -> None:
-    loads = [(200.0, 1.0), (100.0, 0.0), (100.0, 1.0), (200.0, 0.0)]
-    order = Order((0, 1, 2, 3), (0, 0, 0, 0), 0, 2, tuple(loads))
-    assert {order.of(step) for step in range(8)} == {(0, 3), (1, 2)}

@@ -10,10 +10,9 @@ import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_shots
 
-from nurec_lite.capture.simulate import SimulationConfig, simulate
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.training.shots import ShotPlan, Shots, camera_load, draw_sectors
+from nurec_lite.training.shots import ShotPlan, Shots, draw_sectors
 
 PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
 COLUMNS = 8  # of a sector
@@ -211,18 +210,6 @@ def test_shots_for_another_process_hold_no_tensor() -> None:
 
 
 # Sectors
-
-
-def test_cameras_that_look_along_the_same_line_share_steps() -> None:
-    """Six of a simulated rig, each turned by 60 degrees: ahead and back, then the others."""
-    config = SimulationConfig(frames=4, cameras=6, width=32, height=16, beams=4, azimuth_steps=16)
-    capture = simulate(config).with_split("half")
-    assert [camera_load(camera) for camera in capture.cameras] == [
-        (512, turned) for turned in (1, 0.5, 0.5, 1, 0.5, 0.5)
-    ]
-    plan = ShotPlan(capture, seed=0, lidar_rays=16, images_a_step=2)
-    pairs = {tuple(capture.camera_index(capture.images[i].sensor) for i in plan.chosen(step)[0]) for step in range(9)}
-    assert pairs == {(0, 3), (1, 2), (4, 5)}
 
 
 def test_sectors_are_drawn_whole() -> None:
