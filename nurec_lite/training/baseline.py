@@ -36,6 +36,7 @@ from nurec_lite.training.stages import AnyView, Capacity, FeedStages, LossStages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
 from nurec_lite.training.step import fetch, learn, mean, render_all, try_step
 from nurec_lite.training.streams import IMAGES, SWEEPS, InOrder
+from nurec_lite.training.unseen import sparse, sparse_parameters
 
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
@@ -116,7 +117,7 @@ def schedule(stages: Stages, state: TrainState) -> None:
 
 def optimize(state: TrainState) -> None:
     """One update of every parameter, at the rates of its group."""
-    with _unless(state.failed, state.optimizer):
+    with _unless(state.failed, state.optimizer), sparse(state.optimizer, sparse_parameters(state)):
         state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
 

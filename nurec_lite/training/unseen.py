@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regularisers on long drives: they leave the Gaussians alone that no view of a step sees.
+"""Long drives: a step leaves the Gaussians alone that none of its views sees.
 
-A step of a long drive sees a few percent of the Gaussians. The others get a gradient from regularisers alone, and Adam makes of the
-smallest gradient a whole step: before its first image comes, a Gaussian has faded, noise moves it about, and the scene falls apart. On a
-drive whose images come soon again each Gaussian's moments remember the images, and regularisers act on all of them as in 3DGS-MCMC.
+A step of a long drive sees a few percent of the Gaussians. Two things change the others before their next image comes:
+
+- Regularisers alone give them a gradient, and Adam makes of the smallest gradient a whole step. They fade, noise moves them about, and the
+  scene falls apart.
+- Adam's momentum moves them on for some steps after each view, and the sum of squares falls until the next one.
+
+So regularisers give them no gradient, and the update is sparse: a value without a gradient stays, and so do its moments. A simulated drive
+of 30 s gains 0.5 dB by the second (benchmarks/LOG.md). On a drive whose images come soon again each Gaussian's moments remember the images,
+and both act on all Gaussians as in 3DGS-MCMC.
+Source: sparse Adam of Taming 3DGS (Mallick et al. 2024) and of gsplat; there a Gaussian outside of the view stays.
 """
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
+from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.state import TrainState
 
 LONG = 400  # steps until each training image has come; KITTI 0009 has 42, a drive of 60 moments and six cameras 288 (benchmarks/LOG.md)
@@ -28,3 +39,25 @@ def keep_unseen(state: TrainState) -> None:
     for parameter in (gaussians.opacity_logits, gaussians.log_scales, gaussians.lidar_logits):
         if parameter.grad is not None:
             parameter.grad.mul_(seen.view(-1, *(1 for _ in parameter.shape[1:])))
+
+
+def sparse_parameters(state: TrainState) -> tuple[str, ...]:
+    """Names of the parameters with a sparse update."""
+    return Gaussians.trained() if is_long(state) else ()
+
+
+@contextmanager
+def sparse(
+    optimizer: torch.optim.Adam,  # one parameter a group
+    names: Sequence[str],  # of groups
+) -> Iterator[None]:
+    """Block with an update of torch, which is dense: values without a gradient are as before after it, and so are their moments."""
+    parameters = [group["params"][0] for group in optimizer.param_groups if group["name"] in names]
+    changing = [(p, p.grad == 0) for p in parameters if p.grad is not None]
+    before = [(p.detach().clone(), {k: t.clone() for k, t in optimizer.state[p].items()}) for p, _ in changing]
+    yield
+    with torch.no_grad():
+        for (p, still), (value, moments) in zip(changing, before, strict=True):
+            p.copy_(torch.where(still, value, p))
+            for name in moments.keys() - {"step"}:
+                optimizer.state[p][name].copy_(torch.where(still, moments[name], optimizer.state[p][name]))

@@ -1,57 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gaussians that no view of a step sees: on a long drive regularisers leave them alone, on a short one they act on all."""
+"""Gaussians that no view of a step sees: on a long drive regularisers and momentum leave them alone, on a short one both act on all."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from tiny_capture import tiny_config, tiny_state
+from torch import Tensor
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
+from nurec_lite.opt.all import fused_adam
+from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training import unseen
+from nurec_lite.training.optim import MOMENTS
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 
-FADING = ("opacity_logits", "log_scales", "lidar_logits")
-BEHIND = 7  # Gaussians that are moved to where no sensor looks
+BEHIND = 7  # Gaussians that are moved to a place that no sensor sees
+FUSED = ("fused_interp", "fused_adam", "fused_activate", "fused_colour", "fused_harmonics")
+Changed = Callable[[], dict[str, tuple[Tensor, Tensor]]]
 
 
-@pytest.fixture(params=[(), ("fused_adam", "fused_activate")], ids=["plain", "fused"])
-def changed(request: pytest.FixtureRequest):
-    """Runs a step, and returns which of the Gaussians changed, by parameter."""
+@pytest.fixture(params=[(), FUSED], ids=["plain", "fused"])
+def changed(request: pytest.FixtureRequest) -> Changed:
+    """Runs two steps; the second does not see some Gaussians of the first one. Returns whether the second step changed their values and
+    moments, and those of all, by name."""
 
-    def run() -> dict[str, torch.Tensor]:
+    def run() -> dict[str, tuple[Tensor, Tensor]]:
         options = {name: parameters_of(name) for name in request.param}
         stages = build_stages(options, base_stages("native", torch.device("cpu")))
-        state = hidden()
-        before = {name: getattr(state.scene.gaussians, name).detach().clone() for name in FADING}
+        state = fading()
         step(stages, state)
-        after = {name: getattr(state.scene.gaussians, name).detach() for name in FADING}
-        return {name: (after[name] != before[name]).reshape(len(after[name]), -1).any(1) for name in FADING}
+        hidden = seen(state)[:BEHIND]
+        with torch.no_grad():
+            state.scene.gaussians.means[hidden] += 1e4
+        before = values(state)
+        state.step += 1
+        step(stages, state)
+        changed = {name: (now != before[name]).reshape(len(now), -1).any(1) for name, now in values(state).items()}
+        return {name: (rows[hidden], rows) for name, rows in changed.items()}
 
     return run
 
 
-def hidden() -> TrainState:
+def fading() -> TrainState:
     config = tiny_config()
     config.loss.opacity = config.loss.scale = 0.05
-    state = tiny_state(config)
-    with torch.no_grad():
-        state.scene.gaussians.means[:BEHIND] += 1e4
-    return state
+    config.density.noise = 0.0
+    return tiny_state(config)
 
 
-def test_on_a_long_drive_they_stay(changed, monkeypatch: pytest.MonkeyPatch) -> None:
+def seen(state: TrainState) -> Tensor:
+    """Numbers of the Gaussians that have momentum in place and colour."""
+    g, kept = state.scene.gaussians, state.optimizer.state
+    moving = [(kept[p]["exp_avg"] != 0).flatten(1).all(1) for p in (g.means, g.sh0)]
+    return torch.nonzero(moving[0] & moving[1])[:, 0]
+
+
+def values(state: TrainState) -> dict[str, Tensor]:
+    found = {}
+    for name in Gaussians.trained():
+        parameter = getattr(state.scene.gaussians, name)
+        moments = {f"{name} {key}": state.optimizer.state[parameter][key] for key in MOMENTS}
+        found |= {name: parameter.detach().clone()} | {key: kept.clone() for key, kept in moments.items()}
+    return found
+
+
+def test_on_a_long_drive_they_stay(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unseen, "LONG", 0)
-    for name, moved in changed().items():
-        assert not moved[:BEHIND].any(), name
-        assert moved[BEHIND:].any(), name
+    for name, (hidden, rows) in changed().items():
+        assert not hidden.any() and rows.any(), name
 
 
-def test_on_a_short_drive_regularisers_act_on_all(changed) -> None:
+def test_on_a_short_drive_both_act_on_all(changed: Changed) -> None:
     moved = changed()
-    assert moved["opacity_logits"][:BEHIND].all() and moved["log_scales"][:BEHIND].all()
+    for name in ("opacity_logits", "log_scales", "means", "means exp_avg", "sh0", "sh0 exp_avg_sq"):
+        assert moved[name][0].all(), name
+
+
+def test_both_ways_update_alike() -> None:
+    """Three updates, each with a gradient for other values."""
+    states, generator = [fading() for _ in range(2)], torch.Generator().manual_seed(0)
+    for _ in range(3):
+        give_gradients(states, generator)
+        with unseen.sparse(states[0].optimizer, Gaussians.trained()):
+            states[0].optimizer.step()
+        fused_adam.update(states[1].optimizer, touched_only=Gaussians.trained())
+    plain, fused = map(values, states)
+    for name, value in plain.items():
+        torch.testing.assert_close(fused[name], value, rtol=1e-5, atol=1e-7)
+
+
+def give_gradients(states: list[TrainState], generator: torch.Generator) -> None:
+    """The same ones to all, with zeros in half of the values."""
+    for name in Gaussians.trained():
+        parameters = [getattr(state.scene.gaussians, name) for state in states]
+        gradient, kept = (torch.randn(parameters[0].shape, generator=generator) for _ in range(2))
+        for parameter in parameters:
+            parameter.grad = gradient * (kept > 0)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,16 @@
 """fused_adam: one kernel updates all parameters of the step, each value and its moments read and written once.
 
 Idea: torch's fused Adam is two launches a group, with powers and products in double precision for every value; here a kernel of one
-warp counts the steps and takes the powers, and one kernel goes through all values in vectors of four. Rates lie in device memory. With
-`touched_only` a value with a gradient of exactly 0 stays, with its moments, and none of them is read: most harmonics of Gaussians that a
-step does not see.
+warp counts the steps and takes the powers, and one kernel goes through all values in vectors of four. Rates lie in device memory. On a
+long drive the update is sparse (nurec_lite/training/unseen.py): a value with a gradient of exactly 0 stays, with its moments, and none of
+them is read. `touched_only` does this on any drive.
 Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of seen Gaussians alone are those of Taming
 3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
 Gain, code before and after, limits: docs/options/fused_adam.md.
-Limits: class exact means dense. Every step reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, so these
-may not lag behind, and the regularisers give every size and every opacity a gradient in every step. Harmonics can catch up when they are
-seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336 (benchmarks/LOG.md).
+Limits: class exact means dense, but for long drives. Every step reads the mean, rotation, size and opacity of all Gaussians to find out
+which it sees, so these may not lag behind, and the regularisers give every size and every opacity a gradient in every step. Harmonics can
+catch up when they are seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336
+(benchmarks/LOG.md).
 `touched_only` is of class quality: momentum waits for the next sight, and moments of rarely seen Gaussians decay by sights instead of by
 steps. 20 parameters at most, single precision.
 """
@@ -28,6 +29,7 @@ from nurec_lite.native.rank1_sh import DeferredShGrad, Rank1ShGrad
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.unseen import sparse_parameters
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
@@ -42,14 +44,16 @@ def unavailable(stages: Stages) -> str | None:
 class FusedAdam:
     """Replaces `optimize` of the baseline."""
 
-    touched_only: tuple[str, ...]  # parameters: their values without a gradient stay as they are
+    touched_only: tuple[
+        str, ...
+    ]  # parameters: their values without a gradient stay as they are, as all do on a long drive
     handover: DeferredShGrad | None = None  # that of harmonics may come by it (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:
         assert state.lr_and_noise is not None
         self.prepare(state.optimizer)
         outer = None if self.handover is None else self.handover.pop()
-        update(state.optimizer, state.failed, self.touched_only, state.lr_and_noise[:-1], outer)
+        update(state.optimizer, state.failed, self._sparse(state), state.lr_and_noise[:-1], outer)
         state.optimizer.zero_grad(set_to_none=True)
 
     def early(
@@ -63,7 +67,10 @@ class FusedAdam:
         self.prepare(state.optimizer)
         groups = enumerate(state.optimizer.param_groups)
         places = [k for k, group in groups if any(group["params"][0] is p for p in outer.harmonics)]
-        _launch(state.optimizer, places, failed, self.touched_only, state.lr_and_noise[:-1], outer)
+        _launch(state.optimizer, places, failed, self._sparse(state), state.lr_and_noise[:-1], outer)
+
+    def _sparse(self, state: TrainState) -> tuple[str, ...]:
+        return self.touched_only or sparse_parameters(state)
 
     def prepare(self, optimizer: torch.optim.Adam) -> None:
         """Prepares the optimizer's state before an update; a subclass may have work here."""
