@@ -40,6 +40,16 @@ def rig_motion(
     return SteadyMotion.of(motion).to(device)
 
 
+def rig_motions(
+    frames: Sequence[Frame],
+    device: torch.device | str = "cpu",
+) -> list[SteadyMotion]:
+    """The motion of the rig during each frame, as `rig_motion` has it for one frame; all of them by the operators of one."""
+    if len(frames) < 2:
+        return [rig_motion([frame], device) for frame in frames]
+    return [SteadyMotion(*parts) for parts in zip(*rig_motion(frames, device), strict=True)]
+
+
 def _fraction(frame: SweepFrame, sweep: Sweep) -> Tensor:  # [R] 0 at the frame's start, 1 at its end
     return (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
 
@@ -60,10 +70,12 @@ def world_points(
     frame: SweepFrame,
     sweep: Sweep,
     lidar: Lidar,
+    motion: SteadyMotion | None = None,  # as by `rig_motions`, if it is known
 ) -> Tensor:  # [R, 3] metres, world, float64; rays that did not return give the sensor's position
     local = sweep.ranges.double()[:, None] * sweep.directions
     in_rig = transform(lidar.T_rig_lidar.to(local), local)
-    return rig_motion([frame], local.device).to_world(in_rig, _fraction(frame, sweep))
+    motion = motion or rig_motion([frame], local.device)
+    return motion.to_world(in_rig, _fraction(frame, sweep))
 
 
 def project_world_points(
@@ -80,10 +92,11 @@ def project_into_frames(
     camera: Camera | CameraBatch,
     frames: Sequence[ImageFrame],  # F of this camera, or one of each camera of the batch
     points: Tensor,  # [F, n, 3] metres, world, on any device; [n, 3] of one frame
+    motion: SteadyMotion | None = None,  # of the frames, as by `rig_motion`, if it is known
 ) -> tuple[
     Tensor, Tensor
 ]:  # pixels [F, n, 2], depth z [F, n] in metres, as `project_world_points` has them; [n, ...] of one
-    points, motion = points.double(), rig_motion(frames, points.device)
+    points, motion = points.double(), motion or rig_motion(frames, points.device)
     T_cam_rig, fraction = invert(camera.T_rig_cam).to(points.device), torch.full_like(points[..., 0], 0.5)
     for _ in range(1 if camera.shutter == "global" else _SHUTTER_ROUNDS):
         pixels, depth = project_points(camera, transform(T_cam_rig, motion.to_rig(points, fraction)))

@@ -2,7 +2,8 @@
 """Kernels that the first scene needs, loaded by a thread while the configuration is composed and the capture is read.
 
 CUDA loads each of torch's kernels when it is first used, without Python's lock, and the libraries of linear algebra, too: together they
-take longer than the scene itself. The thread makes a tiny scene of the bundled street.
+take longer than the scene itself. One thread makes a tiny scene of the bundled street. Another one loads the libraries while the first one
+reads the street.
 """
 
 import logging
@@ -21,8 +22,9 @@ from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 
 SWITCH = 2e-4  # seconds until a busy thread lends Python's lock: operators wait for it one by one
-FEW = DataConfig(frames=[0, 4], split="half")  # "interp" wants more moments
-TINY = ModelConfig(points=1000, raised_points=100, far_points=100, actor_points=100, sh_degree=3)
+FEW = DataConfig(frames=[0, 2], split="half")  # "interp" wants more moments
+TINY = ModelConfig(points=1000, raised_points=100, far_points=100, sh_degree=3)  # only the background is thinned
+ROWS = 10_000
 log = logging.getLogger(__name__)
 
 
@@ -37,13 +39,14 @@ def begin_first_scene(
     if ordinal is None or not torch.cuda.is_available():
         return
     device = choose_device(f"cuda:{ordinal}")  # sets the number of threads, which pools of this thread would keep
-    thread = Thread(target=make_tiny_scene, args=(device,), name="early scene")
-    _begun.append(thread)
-    thread.start()
+    for work in (make_tiny_scene, multiply):
+        thread = Thread(target=work, args=(device,), name="early scene")
+        _begun.append(thread)
+        thread.start()
 
 
 def end_first_scene() -> None:
-    """Waits for the thread. Everything that it still loads is needed next."""
+    """Waits for the threads. Everything that they still load is needed next."""
     while _begun:
         _begun.pop().join()
 
@@ -59,6 +62,16 @@ def make_tiny_scene(device: torch.device) -> None:
         log.debug("no kernels were loaded early", exc_info=True)
     finally:
         sys.setswitchinterval(before)
+
+
+def multiply(device: torch.device) -> None:
+    """Loads the library of linear algebra by products as a scene has them. A failure costs time alone."""
+    try:
+        for dtype in (torch.float32, torch.float64):
+            vectors = torch.ones(ROWS, 3, dtype=dtype, device=device)
+            torch.mm(vectors, vectors[:3])
+    except Exception:
+        log.debug("no library was loaded early", exc_info=True)
 
 
 def tiny_scene(device: torch.device) -> Scene:

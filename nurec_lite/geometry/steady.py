@@ -5,6 +5,7 @@ Rodrigues' formula gives a rotation about a fixed axis: R = A + B cos a + C sin 
 first pose. `Motion` in se3.py is the same path by quaternions.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -34,6 +35,16 @@ class SteadyMotion(NamedTuple):
         return SteadyMotion(
             torch.cat([R @ part for part in parts], dim=-2), angle, motion.t[..., None, :], motion.way[..., None, :]
         )
+
+    @staticmethod
+    def stack(motions: Sequence["SteadyMotion"]) -> "SteadyMotion":
+        """Several motions from single ones."""
+        return SteadyMotion(*(torch.stack(parts) for parts in zip(*motions, strict=True)))
+
+    def rotation(self, fraction: float) -> Tensor:  # [F, 3, 3], or [3, 3], world from rig
+        fixed, cosine, sine = self.turns.unflatten(-2, (3, 3)).unbind(-3)
+        angle = (fraction * self.angle)[..., None]
+        return fixed + angle.cos() * cosine + angle.sin() * sine
 
     def to(self, device: torch.device | str) -> "SteadyMotion":
         return SteadyMotion(*(part.to(device) for part in self))

@@ -12,7 +12,7 @@ from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
 from nurec_lite.geometry.masks import mask_on
-from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
+from nurec_lite.geometry.steady import SteadyMotion
 from nurec_lite.scene.pictures import Picture
 
 COLUMNS = 1024  # of azimuth, each searched for the highest return
@@ -26,6 +26,7 @@ def raised_positions(
     frame: SweepFrame,
     sweep: Sweep,  # on any device, where the result is, too
     lidar: Lidar,
+    motion: SteadyMotion | None = None,  # of the rig, if it is known
 ) -> Tensor:  # [n, 3] metres, world, float64
     """Walls, trees and poles continued upwards: above the highest return of each direction, at its horizontal distance.
 
@@ -37,7 +38,7 @@ def raised_positions(
     steps = torch.arange(STEP_DEGREES, TOP_DEGREES, STEP_DEGREES, dtype=torch.float64, device=flat.device)
     rise = torch.tan(torch.deg2rad(steps))
     which, step = torch.nonzero(rise > foot, as_tuple=True)
-    xyz = world_points(frame, sweep, lidar)[which]
+    xyz = world_points(frame, sweep, lidar, motion)[which]
     xyz[:, 2] += ((rise - foot) * flat)[which, step]
     return xyz
 
@@ -80,7 +81,7 @@ def sky_sums(
     sums = torch.zeros(4, 2 * height * height, dtype=torch.int64, device=device)
     if not pictures:
         return sums
-    some = [_sampled(*pair, height) for pair in zip(pictures, _rotations(pictures).to(device), strict=True)]
+    some = [_sampled(*pair, height) for pair in zip(pictures, _rotations(pictures), strict=True)]
     rays, colours, seen = (torch.cat(parts) for parts in zip(*some, strict=True))
     azimuth, elevation = azimuth_elevation(rays).unbind(-1)
     column = ((0.5 - azimuth / (2 * math.pi)) * 2 * height).long().clamp(0, 2 * height - 1)
@@ -90,10 +91,8 @@ def sky_sums(
 
 
 def _rotations(pictures: Sequence[Picture]) -> Tensor:  # [F, 3, 3] float32, camera to world in the middle of each image
-    start = torch.stack([p.frame.T_world_rig_start @ p.camera.T_rig_cam for p in pictures])
-    end = torch.stack([p.frame.T_world_rig_end @ p.camera.T_rig_cam for p in pictures])
-    half = torch.full((len(pictures),), 0.5, dtype=torch.float64)
-    return quat_to_matrix(interpolate_between(start, end, half)[0].float())
+    turns = SteadyMotion.stack([p.motion for p in pictures]).rotation(0.5)
+    return (turns @ torch.stack([p.camera.T_rig_cam[:3, :3] for p in pictures]).to(turns)).float()
 
 
 def _sampled(picture: Picture, rotation: Tensor, height: int) -> tuple[Tensor, Tensor, Tensor]:

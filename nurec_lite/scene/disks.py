@@ -17,7 +17,8 @@ from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 
 NEIGHBOURS = 8
-CHUNK = 1 << 17  # points at a time: one thread finds their axes
+CHUNK = 1 << 17  # points whose axes one thread finds
+AT_ONCE = 1 << 21  # points whose axes a GPU finds at a time
 ROTATIONS = 5  # of each pair of axes; after four, the rest is below rounding
 _PAIRS = ((0, 1), (0, 2), (1, 2))
 
@@ -31,7 +32,8 @@ def disks(
     with span("neighbours"):
         offsets, apart = (torch.cat(values) for values in zip(*map(_neighbourhood, parts), strict=True))
     with span("axes"):
-        axes = torch.cat(list(in_parallel(principal_axes, offsets.split(CHUNK), offsets.device)))
+        parted = offsets.split(CHUNK if offsets.device.type == "cpu" else AT_ONCE)
+        axes = torch.cat(list(in_parallel(principal_axes, parted, offsets.device)))
     points, wide = Points.cat(parts), 0.6 * apart.clamp(0.01, 4.0)
     n = len(points)
     opacity = torch.cat([torch.full_like(p.intensity, o) for p, o in zip(parts, opacities, strict=True)])

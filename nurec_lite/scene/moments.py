@@ -13,10 +13,11 @@ from torch import Tensor
 from nurec_lite.base.pool import in_threads
 from nurec_lite.base.shared_results import EarlyResults, shared_results
 from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
-from nurec_lite.capture.deskew import world_points
+from nurec_lite.capture.deskew import rig_motions, world_points
 from nurec_lite.capture.looks import note
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.steady import SteadyMotion
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.beyond import raised_positions, sky_sums
 from nurec_lite.scene.gaussians import BACKGROUND
@@ -28,6 +29,7 @@ from nurec_lite.scene.points import Points, assign_to_actors
 FEW = 20  # moments, an example of fewer
 MUCH = 1 << 28  # bytes
 GUESSED_INTENSITY = 0.1  # of points that the lidar has not seen
+Motions = dict[int, SteadyMotion]  # of the rig during each frame, on the device, by the frame's id
 Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]  # [H, W, 3] uint8 each, and rays
 
 
@@ -137,17 +139,17 @@ def _noted(capture: Capture, frames: Frames) -> Decoded:
     return decoded
 
 
-def _look(asked: Asked, tracks: Tracks, decoded: Decoded) -> Moment:
+def _look(asked: Asked, tracks: Tracks, motions: Motions, decoded: Decoded) -> Moment:
     capture, device = asked.capture, asked.far.device
-    pictures = [Picture(capture.camera(f.sensor), f, image.to(device)) for f, image in decoded[0]]
-    sweeps = [(f, _returns(sweep.to(device)), capture.lidar(f.sensor)) for f, sweep in decoded[1]]
+    pictures = [Picture(capture.camera(f.sensor), f, image.to(device), motions[id(f)]) for f, image in decoded[0]]
+    sweeps = [(f, _returns(s.to(device)), capture.lidar(f.sensor), motions[id(f)]) for f, s in decoded[1]]
     world = [world_points(*sweep) for sweep in sweeps]
     raised = [raised_positions(*sweep) for sweep in sweeps]
     parts = [*world, *raised, asked.far]
     values = colours_in(pictures, torch.cat(parts))
     colours, sights = (value.split([len(part) for part in parts]) for value in values)
     measured = [Points.empty(device)]
-    for (_, sweep, _), xyz, colour, coloured in zip(sweeps, world, colours, sights, strict=False):
+    for (_, sweep, _, _), xyz, colour, coloured in zip(sweeps, world, colours, sights, strict=False):
         node, local = assign_to_actors(tracks, sweep, xyz)
         measured.append(Points(local, node, colour, coloured, sweep.intensities))
     background, actors = _parted(Points.cat(measured), len(tracks) > 0)
@@ -204,12 +206,17 @@ def seen(asked: Asked) -> Seen:
 def _one_by_one(asked: Asked) -> Iterator[Moment]:
     """Threads decode the frames of a moment while those before it are worked on; on a CPU they do this, too."""
     frames, device = moments_looked_at(asked.capture), asked.far.device
-    look, decode = partial(_look, asked, asked.capture.tracks.to(device, torch.float64)), partial(_noted, asked.capture)
+    tracks, decode = asked.capture.tracks.to(device, torch.float64), partial(_noted, asked.capture)
+    look = partial(_look, asked, tracks, _motions(_all_of(frames), device))
     if device.type == "cpu":
         return in_threads(lambda moment: look(decode(moment)), frames)
     if decode_apart(device, _sizes(asked.capture, _all_of(frames))):
         return map(look, _decoded_apart(asked.capture, frames, device))
     return map(look, in_threads(decode, frames))
+
+
+def _motions(frames: list[ImageFrame | SweepFrame], device: torch.device) -> Motions:
+    return {id(frame): motion for frame, motion in zip(frames, rig_motions(frames, device), strict=True)}
 
 
 def fewer_frames(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nearest points: a tree on a CPU; on a GPU grids of cells, where a point with too few neighbours looks in cells twice as large."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ IN_A_CELL = 4  # points, where the search begins: on a surface nine of 27 cells 
 SEVERAL, ALL_PAIRS = 512, 1 << 26  # up to so many points, or pairs, everything is compared with everything
 AT_ONCE = 1 << 23  # pairs with distances in memory at a time, 64 MB
 THINNED_FROM = 3  # doublings; from then on one point stands for those of a quarter of a cell
+WIDER = 4  # from one capacity of places to the next: fewer operators to launch, and more places that stay empty
 FINEST = 1 << 20  # cells along an axis at most: their numbers fit into 63 bits
 
 Found = tuple[
@@ -141,7 +143,7 @@ def _around(queries: Tensor, points: Tensor, size: float) -> Around:
 def _groups(around: Around, k: int) -> Iterator[tuple[Tensor, int]]:
     """Queries in the order of their cells, together with queries that have about as many points around, and their capacity."""
     totals = around.lengths.sum(1)
-    widths = (2 ** totals.clamp(min=k).double().log2().ceil()).long()
+    widths = (k * WIDER ** ((totals.clamp(min=k).double() / k).log2() / math.log2(WIDER)).ceil()).long()
     by_cell = around.cell.argsort(stable=True)
     width_of = widths[around.cell[by_cell]]
     for width in widths.unique().tolist():

@@ -11,6 +11,7 @@ from nurec_lite.capture.deskew import project_into_frames
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Alike, Camera, CameraBatch, alike
 from nurec_lite.geometry.masks import mask_on
+from nurec_lite.geometry.steady import SteadyMotion
 
 NEAREST = 0.1  # least metres of a point from the camera
 TOGETHER = 8  # pictures at most, for memory
@@ -23,6 +24,7 @@ class Picture:
     camera: Camera
     frame: ImageFrame
     image: Tensor  # [H, W, 3] uint8, on the device of the points that it colours
+    motion: SteadyMotion  # of the rig meanwhile, there
 
 
 def colours_in(
@@ -62,7 +64,8 @@ def _projected(group: Sequence[Picture], points: Tensor, shutter: str) -> tuple[
     """Pixels [F, n, 2] and depths [F, n] of points [F, n, 3], as `project_into_frames` has them."""
     first, alone = group[0].camera, all(p.camera is group[0].camera for p in group)
     camera = first if alone else CameraBatch.of([p.camera for p in group], points.device)
-    return project_into_frames(replace(camera, shutter=shutter), [p.frame for p in group], points)
+    motion = SteadyMotion.stack([p.motion for p in group])
+    return project_into_frames(replace(camera, shutter=shutter), [p.frame for p in group], points, motion)
 
 
 def _may_be_seen(group: Sequence[Picture], world: Tensor) -> Tensor | None:

@@ -5,8 +5,16 @@ import math
 
 import pytest
 import torch
+from tiny_capture import tiny_capture
 
-from nurec_lite.capture.deskew import poses_at, project_world_points, world_points, world_rays
+from nurec_lite.capture.deskew import (
+    poses_at,
+    project_world_points,
+    rig_motion,
+    rig_motions,
+    world_points,
+    world_rays,
+)
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import SHUTTERS, Camera, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
@@ -68,3 +76,13 @@ def test_motion_goes_on_outside_the_frame() -> None:
     torch.testing.assert_close(T[2, :3, 3] - T[1, :3, 3], T[1, :3, 3] - T[0, :3, 3])
     assert math.isclose(float(T[0, 0, 3]), 5.0)
     torch.testing.assert_close(poses_at(frame, torch.tensor(1.0)), T[1])  # one fraction, one pose
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_motions_of_several_frames_are_those_of_each(count: int) -> None:
+    frames = list(tiny_capture().sweeps[:count])
+    found = rig_motions(frames)
+    assert len(found) == count
+    for frame, motion in zip(frames, found, strict=True):
+        for part, alone in zip(motion, rig_motion([frame]), strict=True):
+            torch.testing.assert_close(part, alone, rtol=0, atol=1e-12)

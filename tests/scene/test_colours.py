@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.deskew import rig_motion
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
@@ -26,7 +27,7 @@ def picture(k: int, camera: Camera) -> Picture:
     image = torch.randint(256, (camera.height, camera.width, 3), dtype=torch.uint8, generator=generator)
     start, end = pose([0, 0.3 * k, 0], [0.1 * k, 0, 0]), pose([0.02, 0.3 * k + 0.05, 0], [0.1 * k + 0.3, 0, 0.2])
     frame = ImageFrame(camera.name, k, 0.0, 0.05, start, end, lambda: image)
-    return Picture(camera, frame, image)
+    return Picture(camera, frame, image, rig_motion([frame]))
 
 
 def cameras(shutter: str) -> list[Camera]:
