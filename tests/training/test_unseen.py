@@ -60,7 +60,7 @@ def seen(state: TrainState) -> Tensor:
 
 
 def values(state: TrainState) -> dict[str, Tensor]:
-    found = {}
+    found: dict[str, Tensor] = {}
     for name in Gaussians.trained():
         parameter = getattr(state.scene.gaussians, name)
         moments = {f"{name} {key}": state.optimizer.state[parameter][key] for key in MOMENTS}
@@ -70,6 +70,7 @@ def values(state: TrainState) -> dict[str, Tensor]:
 
 def test_on_a_long_drive_they_stay(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unseen, "LONG", 0)
+    monkeypatch.setattr(unseen, "REMEMBERED", 0)
     for name, (hidden, rows) in changed().items():
         assert not hidden.any() and rows.any(), name
 
@@ -102,12 +103,28 @@ def give_gradients(states: list[TrainState], generator: torch.Generator) -> None
             parameter.grad = gradient * (kept > 0)
 
 
+def test_momentum_acts_on_all_while_moments_remember(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unseen, "LONG", 0)
+    moved = changed()
+    assert moved["means"][0].all() and moved["opacity_logits"][0].all() and moved["sh0 exp_avg_sq"][0].all()
+
+
 @pytest.mark.parametrize(
-    ("images", "a_step", "long"), [(42, 1, False), (288, 1, False), (1440, 1, True), (1440, 6, False)]
+    ("images", "a_step", "long", "sparse"),
+    [
+        (42, 1, False, False),
+        (288, 1, False, False),
+        (480, 1, True, False),
+        (1440, 1, True, True),
+        (1440, 6, False, False),
+    ],
 )
-def test_a_drive_is_long_by_the_steps_until_all_images_have_come(images: int, a_step: int, long: bool) -> None:
+def test_a_drive_is_long_by_the_steps_until_all_images_have_come(
+    images: int, a_step: int, long: bool, sparse: bool
+) -> None:
     state = tiny_state(tiny_config())
     split = replace(state.plan.split, train_images=(0,) * images)
     capture = replace(state.plan.capture, split=split)
     state.plan = replace(state.plan, capture=capture, images_a_step=a_step)
-    assert unseen.is_long(state) == long
+    assert unseen.is_long(state, unseen.LONG) == long
+    assert unseen.sparse_parameters(state) == (Gaussians.trained() if sparse else ())

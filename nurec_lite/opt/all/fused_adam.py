@@ -3,12 +3,12 @@
 
 Idea: torch's fused Adam is two launches a group, with powers and products in double precision for every value; here a kernel of one
 warp counts the steps and takes the powers, and one kernel goes through all values in vectors of four. Rates lie in device memory. On a
-long drive the update is sparse (nurec_lite/training/unseen.py): a value with a gradient of exactly 0 stays, with its moments, and none of
-them is read. `touched_only` does this on any drive.
+drive of many images the update is sparse (nurec_lite/training/unseen.py): a value with a gradient of exactly 0 stays, with its moments,
+and none of them is read. `touched_only` does this on any drive.
 Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of seen Gaussians alone are those of Taming
 3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
 Gain, code before and after, limits: docs/options/fused_adam.md.
-Limits: class exact means dense, but for long drives. Every step reads the mean, rotation, size and opacity of all Gaussians to find out
+Limits: class exact means dense, but for such drives. Every step reads the mean, rotation, size and opacity of all Gaussians to find out
 which it sees, so these may not lag behind, and the regularisers give every size and every opacity a gradient in every step. Harmonics can
 catch up when they are seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336
 (benchmarks/LOG.md).
@@ -44,9 +44,7 @@ def unavailable(stages: Stages) -> str | None:
 class FusedAdam:
     """Replaces `optimize` of the baseline."""
 
-    touched_only: tuple[
-        str, ...
-    ]  # parameters: their values without a gradient stay as they are, as all do on a long drive
+    touched_only: tuple[str, ...]  # parameters with a sparse update on any drive
     handover: DeferredShGrad | None = None  # that of harmonics may come by it (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:
