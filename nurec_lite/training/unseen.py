@@ -22,20 +22,21 @@ from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.state import TrainState
 
 LONG = 400  # steps until each training image has come; KITTI 0009 has 42, a drive of 60 moments and six cameras 288 (benchmarks/LOG.md)
-REMEMBERED = 1000  # steps, of Adam's second moments: 1 / (1 - 0.999)
+REMEMBERED = (
+    1000  # images, by Adam's second moments: 1 / (1 - 0.999), and as many where a step has several (`optim.set_memory`)
+)
 
 
-def is_long(state: TrainState, steps: int) -> bool:
-    """Whether it takes more steps than these until each training image has come."""
+def is_long(state: TrainState) -> bool:
     plan = state.plan
-    return len(plan.split.train_images) > steps * plan.images_a_step
+    return len(plan.split.train_images) > LONG * plan.images_a_step
 
 
 @torch.no_grad()
 def keep_unseen(state: TrainState) -> None:
     """Drops gradients of unseen Gaussians, between the backward pass and the update: no view saw one whose mean has no gradient."""
     gaussians = state.scene.gaussians
-    if gaussians.means.grad is None or not is_long(state, LONG):
+    if gaussians.means.grad is None or not is_long(state):
         return
     seen = (gaussians.means.grad != 0).any(-1)  # [N]
     for parameter in (gaussians.opacity_logits, gaussians.log_scales, gaussians.lidar_logits):
@@ -45,7 +46,8 @@ def keep_unseen(state: TrainState) -> None:
 
 def sparse_parameters(state: TrainState) -> tuple[str, ...]:
     """Names of the parameters with a sparse update."""
-    return Gaussians.trained() if is_long(state, REMEMBERED) else ()
+    forgotten = len(state.plan.split.train_images) > REMEMBERED
+    return Gaussians.trained() if forgotten and is_long(state) else ()
 
 
 @contextmanager

@@ -116,6 +116,7 @@ def test_momentum_acts_on_all_while_moments_remember(changed: Changed, monkeypat
         (288, 1, False, False),
         (480, 1, True, False),
         (1440, 1, True, True),
+        (1440, 2, True, True),
         (1440, 6, False, False),
     ],
 )
@@ -126,5 +127,5 @@ def test_a_drive_is_long_by_the_steps_until_all_images_have_come(
     split = replace(state.plan.split, train_images=(0,) * images)
     capture = replace(state.plan.capture, split=split)
     state.plan = replace(state.plan, capture=capture, images_a_step=a_step)
-    assert unseen.is_long(state, unseen.LONG) == long
+    assert unseen.is_long(state) == long
     assert unseen.sparse_parameters(state) == (Gaussians.trained() if sparse else ())
