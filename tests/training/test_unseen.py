@@ -114,7 +114,7 @@ def test_momentum_acts_on_all_while_moments_remember(changed: Changed, monkeypat
     [
         (42, 1, False, False),
         (288, 1, False, False),
-        (480, 1, True, False),
+        (420, 1, True, False),
         (1440, 1, True, True),
         (1440, 2, True, True),
         (1440, 6, False, False),
