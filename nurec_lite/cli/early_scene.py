@@ -24,7 +24,7 @@ from nurec_lite.scene.scene import Scene
 SWITCH = 2e-4  # seconds until a busy thread lends Python's lock: operators wait for it one by one
 FEW = DataConfig(frames=[0, 2], split="half")  # "interp" wants more moments
 TINY = ModelConfig(points=1000, raised_points=100, far_points=100, sh_degree=3)  # only the background is thinned
-ROWS = 10_000
+ROWS = 10_000  # vectors of a product, as many as points of a sweep
 log = logging.getLogger(__name__)
 
 

@@ -41,11 +41,6 @@ class SteadyMotion(NamedTuple):
         """Several motions from single ones."""
         return SteadyMotion(*(torch.stack(parts) for parts in zip(*motions, strict=True)))
 
-    def rotation(self, fraction: float) -> Tensor:  # [F, 3, 3], or [3, 3], world from rig
-        fixed, cosine, sine = self.turns.unflatten(-2, (3, 3)).unbind(-3)
-        angle = (fraction * self.angle)[..., None]
-        return fixed + angle.cos() * cosine + angle.sin() * sine
-
     def to(self, device: torch.device | str) -> "SteadyMotion":
         return SteadyMotion(*(part.to(device) for part in self))
 

@@ -91,8 +91,9 @@ def sky_sums(
 
 
 def _rotations(pictures: Sequence[Picture]) -> Tensor:  # [F, 3, 3] float32, camera to world in the middle of each image
-    turns = SteadyMotion.stack([p.motion for p in pictures]).rotation(0.5)
-    return (turns @ torch.stack([p.camera.T_rig_cam[:3, :3] for p in pictures]).to(turns)).float()
+    motion = SteadyMotion.stack([p.motion for p in pictures])
+    axes = torch.stack([p.camera.T_rig_cam[:3, :3].T for p in pictures]).to(motion.turns)
+    return motion.rotated(axes, torch.full_like(axes[..., 0], 0.5)).transpose(1, 2).float()
 
 
 def _sampled(picture: Picture, rotation: Tensor, height: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,14 +7,7 @@ import pytest
 import torch
 from tiny_capture import tiny_capture
 
-from nurec_lite.capture.deskew import (
-    poses_at,
-    project_world_points,
-    rig_motion,
-    rig_motions,
-    world_points,
-    world_rays,
-)
+from nurec_lite.capture.deskew import poses_at, project_world_points, rig_motion, rig_motions, world_points, world_rays
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import SHUTTERS, Camera, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep

@@ -41,12 +41,7 @@ def test_one_motion_needs_no_first_axis(turn: tuple[float, float, float]) -> Non
     assert alone.to_world(points[:0], fraction[:0]).shape == (0, 3)
 
 
-def test_rotations_are_those_of_vectors() -> None:
+def test_single_motions_stack_to_several() -> None:
     steady = SteadyMotion.of(moving(torch.tensor(TURNS, dtype=torch.float64)))
-    axes, fraction = torch.eye(3, dtype=torch.float64).expand(5, 3, 3), torch.full((5, 3), 0.3, dtype=torch.float64)
-    rotations = steady.rotation(0.3)
-    torch.testing.assert_close(rotations, steady.rotated(axes, fraction).transpose(1, 2), rtol=0, atol=1e-14)
-    alone = SteadyMotion(*(part[3] for part in steady))
-    torch.testing.assert_close(alone.rotation(0.3), rotations[3], rtol=0, atol=1e-14)
     again = SteadyMotion.stack([SteadyMotion(*parts) for parts in zip(*steady, strict=True)])
     assert all(torch.equal(a, b) for a, b in zip(again, steady, strict=True))
