@@ -75,7 +75,7 @@ def begin_stages(
     functions above and below report their errors."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    if ops == "native" and render == "own":
+    if ops == "native":  # the first scene uses them, too, with any renderer
         from nurec_lite.native.ops import load_built
 
         load_built()

@@ -171,6 +171,9 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def("pose_gradient(Tensor centre, Tensor[] placed, Tensor[] grads) -> Tensor");
     // Pixels a metre [N] in the image that sees a Gaussian from nearest; 0: none sees it.
     m.def("footprints(Tensor[] seen, float nearest, float margin) -> Tensor");
+    // Distances [q, k] of queries [q, 3] from their nearest points of [n, 3], ascending, and numbers [q, k] of the
+    // points.
+    m.def("find_nearest(Tensor queries, Tensor points, int k) -> (Tensor distances, Tensor numbers)");
     // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
     // without dependents is empty.
     m.def(

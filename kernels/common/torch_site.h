@@ -1,10 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Place of a CUDA operator: its device, the present stream, and working memory from torch's caching allocator, which
-// is safe to free on return, because it is reused in stream order.
+// is safe to free on return, because it is reused in stream order. A CPU driver that alone knows the size of its
+// results gives vectors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+
+#ifndef NUREC_CUDA
+
+#include <cstring>
+#include <vector>
+
+namespace nurec {
+
+template <class T>
+at::Tensor copied(std::vector<T> const& values, at::ScalarType dtype, std::initializer_list<int64_t> shape) {
+    at::Tensor out = at::empty(at::IntArrayRef(shape.begin(), shape.size()), at::TensorOptions(dtype));
+    if (!values.empty()) std::memcpy(out.mutable_data_ptr(), values.data(), out.nbytes());
+    return out;
+}
+
+}  // namespace nurec
+
+#else
+
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -44,3 +64,5 @@ inline int64_t read_back(at::Tensor const& t, int64_t place) {
 }
 
 }  // namespace nurec
+
+#endif

@@ -4,15 +4,9 @@
 
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
+#include "../common/torch_site.h"
 #include "project.h"
 #include "torch_warp_tiles.h"
-
-#ifdef NUREC_CUDA
-#include "../common/torch_site.h"
-#else
-#include "../common/torch_copied.h"
-#include <ATen/ops/empty.h>
-#endif
 
 namespace nurec {
 namespace {

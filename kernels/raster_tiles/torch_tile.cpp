@@ -5,12 +5,10 @@
 #include <torch/library.h>
 
 #include "../common/torch_cells.h"
+#include "../common/torch_site.h"
 #include "tile.h"
 
-#ifdef NUREC_CUDA
-#include "../common/torch_site.h"
-#else
-#include "../common/torch_copied.h"
+#ifndef NUREC_CUDA
 #include <algorithm>
 #endif
 

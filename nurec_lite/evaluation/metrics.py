@@ -16,7 +16,7 @@ from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.masks import blackened, seen_mean
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
-from nurec_lite.scene.closest import closest_distances
+from nurec_lite.scene.neighbours import nearest
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.training.losses import ssim, ssim_map
 
@@ -270,8 +270,8 @@ def chamfer(
     """
     if len(predicted) == 0:
         return measured.new_tensor(math.inf, dtype=torch.float64)
-    there, back = closest_distances(predicted, measured), closest_distances(measured, predicted)
-    return there.mean(dtype=torch.float64) + back.mean(dtype=torch.float64)
+    a, b = predicted.double(), measured.double()
+    return nearest(a, b, 1)[0].mean() + nearest(b, a, 1)[0].mean()
 
 
 def to_json(value: Any) -> Any:
