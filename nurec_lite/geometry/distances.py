@@ -11,5 +11,6 @@ def distances_between(
     """Distances, axis by axis: torch.cdist starts a block of a GPU for every pair, and its kernels take 0.1 s to load."""
     squares = points.new_zeros(len(queries), len(points))
     for along, own in zip(points.unbind(-1), queries.unbind(-1), strict=True):
-        squares += (along - own[:, None]).square_()
+        apart = along - own[:, None]
+        squares += apart.mul_(apart)
     return squares.sqrt_()

@@ -22,7 +22,7 @@ class Voxels:
         level: Tensor | None = None,  # [n] how often the voxels double; None: never
     ) -> None:
         self.level = torch.zeros_like(xyz[:, 0], dtype=torch.int64) if level is None else level.long()
-        self.scaled = xyz.T.contiguous() if level is None else xyz.T.contiguous() / 2**level
+        self.scaled = xyz.T.contiguous() if level is None else xyz.T.contiguous() / torch.exp2(level)
         self.low, self.high = self.scaled.amin(1), self.scaled.amax(1)
         self.room, self.whole = torch.empty_like(self.scaled[0]), torch.empty_like(self.level)
         self.keys = torch.empty_like(self.level)
