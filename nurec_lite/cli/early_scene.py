@@ -2,8 +2,8 @@
 """Kernels that the first scene needs, loaded by a thread while the configuration is composed and the capture is read.
 
 CUDA loads each of torch's kernels when it is first used, without Python's lock, and the libraries of linear algebra, too: together they
-take longer than the scene itself. One thread makes a tiny scene of the bundled street. Another one loads the libraries while the first one
-reads the street.
+take longer than the scene itself. One thread makes a tiny scene of the bundled street. Another one loads the libraries and the largest
+kernels while the first one reads the street, as the loads of several threads take turns.
 """
 
 import logging
@@ -25,6 +25,7 @@ SWITCH = 2e-4  # seconds until a busy thread lends Python's lock: operators wait
 FEW = DataConfig(frames=[0, 2], split="half")  # "interp" wants more moments
 TINY = ModelConfig(points=1000, raised_points=100, far_points=100, sh_degree=3)  # only the background is thinned
 ROWS = 10_000  # vectors of a product, as many as points of a sweep
+FEW_ROWS = 1000  # points of an actor: torch sorts few numbers by kernels of their own
 log = logging.getLogger(__name__)
 
 
@@ -39,7 +40,7 @@ def begin_first_scene(
     if ordinal is None or not torch.cuda.is_available():
         return
     device = choose_device(f"cuda:{ordinal}")  # sets the number of threads, which pools of this thread would keep
-    for work in (make_tiny_scene, multiply):
+    for work in (make_tiny_scene, load_largest):
         thread = Thread(target=work, args=(device,), name="early scene")
         _begun.append(thread)
         thread.start()
@@ -64,14 +65,33 @@ def make_tiny_scene(device: torch.device) -> None:
         sys.setswitchinterval(before)
 
 
-def multiply(device: torch.device) -> None:
-    """Loads the library of linear algebra by products as a scene has them. A failure costs time alone."""
+def load_largest(device: torch.device) -> None:
+    """Loads what takes longest. A failure costs time alone: the scene loads the same."""
     try:
-        for dtype in (torch.float32, torch.float64):
-            vectors = torch.ones(ROWS, 3, dtype=dtype, device=device)
-            torch.mm(vectors, vectors[:3])
+        multiply(device)
+        run_operators(device)
     except Exception:
         log.debug("no library was loaded early", exc_info=True)
+
+
+def multiply(device: torch.device) -> None:
+    """Loads the library of linear algebra by products as a scene has them."""
+    for dtype in (torch.float32, torch.float64):
+        vectors = torch.ones(ROWS, 3, dtype=dtype, device=device)
+        torch.mm(vectors, vectors[:3])
+
+
+def run_operators(device: torch.device) -> None:
+    """Runs operators of a scene, in about its order, that take 10 ms and more to load on one H200."""
+    numbers = torch.zeros(ROWS, dtype=torch.int64, device=device)
+    xyz = torch.ones(ROWS, 3, dtype=torch.float64, device=device)
+    inside = ((xyz > 0) & (xyz == 1)).all(-1)
+    floors = (-xyz).abs().sqrt().floor().clamp(min=0)
+    numbers.scatter_add(0, numbers, numbers).scatter_reduce(0, numbers, numbers, "amax")
+    floors[numbers].sum(0), xyz.amin(0), xyz.amax(0), numbers.max(), inside.sum(), torch.nonzero(inside)
+    for some in (numbers, numbers[:FEW_ROWS]):
+        some.sort(stable=True)
+    torch.atan2(xyz.float(), xyz.float()), xyz.argmax(-1)
 
 
 def tiny_scene(device: torch.device) -> Scene:
