@@ -2,10 +2,12 @@
 """Rays and points of a sweep in the world, each at its own time, and world points in an image."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, CameraBatch, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
@@ -34,10 +36,18 @@ def rig_motion(
     device: torch.device | str = "cpu",
 ) -> SteadyMotion:
     """Motions of the rig while the frames are taken: [F, ...]; without F for one frame."""
-    first, last = (torch.stack([getattr(f, name) for f in frames]) for name in ("T_world_rig_start", "T_world_rig_end"))
     one = len(frames) == 1
-    motion = motion_between(*(T[0] if one else T for T in (first, last)))  # on the host: few numbers, many operators
+    motion = motion_between(*(T[0] if one else T for T in _ends(frames)))  # on the host: few numbers, many operators
     return SteadyMotion.of(motion).to(device)
+
+
+def _ends(frames: Sequence[Frame]) -> list[Tensor]:  # [F, 4, 4] T_world_rig at the start and at the end
+    return [torch.stack([getattr(f, name) for f in frames]) for name in ("T_world_rig_start", "T_world_rig_end")]
+
+
+def middle_poses(frames: Sequence[Frame]) -> Tensor:
+    """T_world_rig [F, 4, 4] in the middle of each frame, float64; one frame at least."""
+    return pose_matrix(*motion_between(*_ends(frames)).at(torch.full((len(frames),), 0.5, dtype=torch.float64)))
 
 
 def rig_motions(
@@ -66,6 +76,9 @@ def world_rays(
     return motion.to_world(place, fraction), motion.rotated(in_rig, fraction)
 
 
+_mounting = lru_cache(maxsize=64)(upload)  # of a lidar, kept on a device by the tensor object
+
+
 def world_points(
     frame: SweepFrame,
     sweep: Sweep,
@@ -73,7 +86,7 @@ def world_points(
     motion: SteadyMotion | None = None,  # as by `rig_motions`, if it is known
 ) -> Tensor:  # [R, 3] metres, world, float64; rays that did not return give the sensor's position
     local = sweep.ranges.double()[:, None] * sweep.directions
-    in_rig = transform(lidar.T_rig_lidar.to(local), local)
+    in_rig = transform(_mounting(lidar.T_rig_lidar, local.device), local)
     motion = motion or rig_motion([frame], local.device)
     return motion.to_world(in_rig, _fraction(frame, sweep))
 
@@ -98,7 +111,8 @@ def project_into_frames(
 ]:  # pixels [F, n, 2], depth z [F, n] in metres, as `project_world_points` has them; [n, ...] of one
     points, motion = points.double(), motion or rig_motion(frames, points.device)
     T_cam_rig, fraction = invert(camera.T_rig_cam).to(points.device), torch.full_like(points[..., 0], 0.5)
-    for _ in range(1 if camera.shutter == "global" else _SHUTTER_ROUNDS):
-        pixels, depth = project_points(camera, transform(T_cam_rig, motion.to_rig(points, fraction)))
+    pixels, depth = project_points(camera, transform(T_cam_rig, motion.to_rig(points, fraction)))
+    for _ in range(0 if camera.shutter == "global" else _SHUTTER_ROUNDS - 1):
         fraction = shutter_fraction(camera, pixels).clamp(-0.5, 1.5)
+        pixels, depth = project_points(camera, transform(T_cam_rig, motion.to_rig(points, fraction)))
     return pixels, depth

@@ -66,7 +66,7 @@ def make_tiny_scene(device: torch.device) -> None:
 
 
 def load_largest(device: torch.device) -> None:
-    """Loads what takes longest. A failure costs time alone: the scene loads the same."""
+    """Loads the libraries and kernels with the longest loads. A failure costs time alone: the run loads them itself."""
     try:
         multiply(device)
         run_operators(device)

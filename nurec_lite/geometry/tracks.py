@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.se3 import (
+    Motion,
     matrix_to_quat,
     quat_conjugate,
     quat_multiply,
@@ -24,6 +25,7 @@ from nurec_lite.geometry.se3 import (
     quat_to_rotvec,
     rotvec_to_quat,
 )
+from nurec_lite.geometry.steady import SteadyMotion
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def poses_of(
     """The poses that `interpolate` gives, of one track at each time."""
     bounds = key_rows(tracks.offsets, tracks.times.device)
     first, last = bounds[track], bounds[track + 1] - 1
-    i = torch.minimum(_row_before(tracks, first, last, times), (last - 1).maximum(first))
+    i = torch.minimum(row_before(tracks, track, times), (last - 1).maximum(first))
     j = torch.minimum(i + 1, last)
     before, after = tracks.times[i], tracks.times[j]
     clamped = torch.minimum(torch.maximum(times.to(before), tracks.times[first]), tracks.times[last])
@@ -162,9 +164,31 @@ def poses_of(
     return quat_multiply(q[i], rotvec_to_quat(part * turn)), t[i] + part * (t[j] - t[i])
 
 
-def _row_before(tracks: Tracks, first: Tensor, last: Tensor, times: Tensor) -> Tensor:
-    """[n] the last of the rows from `first` to `last` that is not after the time; the first if all are. By halving."""
-    most = max(b - a for a, b in zip(tracks.offsets, tracks.offsets[1:], strict=False))
+def steady_motions(
+    tracks: Tracks,
+    track: Tensor,  # [...] number of a track
+    row: Tensor,  # [...] one of its keyframes
+) -> tuple[Tensor, Tensor, SteadyMotion]:
+    """The object's motion from the key to the next one, the key's time [...] in seconds, and the motions a second [...].
+
+    After the last key it stands still. A fraction within 0 to 1 of the motion gives the poses of `interpolate`.
+    """
+    following = torch.minimum(row + 1, key_rows(tracks.offsets, row.device)[track + 1] - 1)
+    q, t, times = quat_normalize(tracks.quaternions), tracks.translations, tracks.times
+    turn = quat_to_rotvec(quat_multiply(quat_conjugate(q[row]), q[following]))
+    rate = (following > row) / (times[following] - times[row]).clamp(min=1e-9)
+    return times[row], rate, SteadyMotion.of(Motion(q[row], turn, t[row], t[following] - t[row]))
+
+
+def row_before(
+    tracks: Tracks,
+    track: Tensor,  # [n] number of a track
+    times: Tensor,  # [n] seconds
+) -> Tensor:  # [n]
+    """The last keyframe of the track that is not after the time; its first one if all are. By halving."""
+    bounds = key_rows(tracks.offsets, tracks.times.device)
+    first, last = bounds[track], bounds[track + 1] - 1
+    most = max((b - a for a, b in pairwise(tracks.offsets)), default=0)
     for _ in range(most.bit_length()):
         middle = (first + last + 1) // 2
         after = tracks.times[middle] > times

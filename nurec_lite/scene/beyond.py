@@ -3,16 +3,16 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from nurec_lite.capture.deskew import world_points
-from nurec_lite.capture.types import SweepFrame
+from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
 from nurec_lite.geometry.masks import mask_on
-from nurec_lite.geometry.steady import SteadyMotion
 from nurec_lite.scene.pictures import Picture
 
 COLUMNS = 1024  # of azimuth, each searched for the highest return
@@ -23,36 +23,41 @@ PIXELS_A_CELL = 4  # of a row or column of an image, that are taken for the sky 
 
 
 def raised_positions(
-    frame: SweepFrame,
-    sweep: Sweep,  # on any device, where the result is, too
+    sweep: Sweep,  # R rays that returned, on any device, where the result is, too
+    world: Tensor,  # [R, 3] metres, their returns, float64
     lidar: Lidar,
-    motion: SteadyMotion | None = None,  # of the rig, if it is known
 ) -> Tensor:  # [n, 3] metres, world, float64
     """Walls, trees and poles continued upwards: above the highest return of each direction, at its horizontal distance.
 
     Nothing says how high the surface really is.
     """
-    sweep = _highest_returns(sweep, lidar)
-    elevation = azimuth_elevation(sweep.directions)[:, 1].double()
-    foot, flat = torch.tan(elevation)[:, None], (sweep.ranges.double() * torch.cos(elevation))[:, None]
-    steps = torch.arange(STEP_DEGREES, TOP_DEGREES, STEP_DEGREES, dtype=torch.float64, device=flat.device)
-    rise = torch.tan(torch.deg2rad(steps))
+    highest, elevation = _highest_returns(sweep, lidar)
+    foot, flat = torch.tan(elevation)[:, None], (sweep.ranges[highest].double() * torch.cos(elevation))[:, None]
+    rise = _rises(flat.device)
     which, step = torch.nonzero(rise > foot, as_tuple=True)
-    xyz = world_points(frame, sweep, lidar, motion)[which]
-    xyz[:, 2] += ((rise - foot) * flat)[which, step]
+    xyz = world[highest[which]]
+    xyz[:, 2].add_(((rise - foot) * flat)[which, step])
     return xyz
 
 
-def _highest_returns(sweep: Sweep, lidar: Lidar) -> Sweep:
-    """The highest return of each column of azimuth, if it is near the highest beam: above a lower return, beams went past the surface."""
+@lru_cache(maxsize=8)
+def _rises(device: torch.device) -> Tensor:  # [steps] tangents of elevations, kept on the device
+    steps = torch.arange(STEP_DEGREES, TOP_DEGREES, STEP_DEGREES, dtype=torch.float64)
+    return upload(torch.tan(torch.deg2rad(steps)), device)
+
+
+def _highest_returns(sweep: Sweep, lidar: Lidar) -> tuple[Tensor, Tensor]:
+    """Number and elevation of the highest return of each column of azimuth, if it is near the highest beam: above a lower return, beams
+    went past the surface."""
     lowest = float(lidar.elevations.max()) - math.radians(BELOW_TOP_DEGREES)
     azimuth, elevation = azimuth_elevation(sweep.directions).unbind(-1)
-    high = torch.nonzero(sweep.returned & (elevation > lowest)).squeeze(-1)
+    high = torch.nonzero(elevation > lowest).squeeze(-1)
     column = ((azimuth[high] / (2 * math.pi) + 0.5) * COLUMNS).long().clamp(0, COLUMNS - 1)
     order = torch.argsort(elevation[high], stable=True)
     place = torch.arange(len(order), device=order.device)
     rank = torch.full((COLUMNS,), -1, device=order.device).scatter_reduce(0, column[order], place, "amax")
-    return sweep.select(high[order[rank[rank >= 0]]])
+    highest = high[order[rank[rank >= 0]]]
+    return highest, elevation[highest].double()
 
 
 def far_positions(
@@ -81,29 +86,24 @@ def sky_sums(
     sums = torch.zeros(4, 2 * height * height, dtype=torch.int64, device=device)
     if not pictures:
         return sums
-    some = [_sampled(*pair, height) for pair in zip(pictures, _rotations(pictures), strict=True)]
-    rays, colours, seen = (torch.cat(parts) for parts in zip(*some, strict=True))
+    rotations = torch.stack([p.T_cam_world for p in pictures])[:, :3, :3].float()
+    some = [_sampled(*pair, height) for pair in zip(pictures, rotations, strict=True)]
+    rays, values = (torch.cat(parts) for parts in zip(*some, strict=True))
     azimuth, elevation = azimuth_elevation(rays).unbind(-1)
-    column = ((0.5 - azimuth / (2 * math.pi)) * 2 * height).long().clamp(0, 2 * height - 1)
+    column = ((0.5 - azimuth / (2 * math.pi)) * (2 * height)).long().clamp(0, 2 * height - 1)
     row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)
-    values = torch.cat([colours * seen[:, None], seen[:, None]], dim=1).long()
-    return sums.index_add_(1, row * 2 * height + column, values.T)
+    return sums.scatter_add_(1, (row * (2 * height) + column).expand(4, -1), values.long().T)
 
 
-def _rotations(pictures: Sequence[Picture]) -> Tensor:  # [F, 3, 3] float32, camera to world in the middle of each image
-    motion = SteadyMotion.stack([p.motion for p in pictures])
-    axes = torch.stack([p.camera.T_rig_cam[:3, :3].T for p in pictures]).to(motion.turns)
-    return motion.rotated(axes, torch.full_like(axes[..., 0], 0.5)).transpose(1, 2).float()
-
-
-def _sampled(picture: Picture, rotation: Tensor, height: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Directions in the world [n, 3] of every few pixels, their colours [n, 3] uint8, and whether each shows the scene [n]."""
+def _sampled(picture: Picture, rotation: Tensor, height: int) -> tuple[Tensor, Tensor]:
+    """Directions in the world [n, 3] of every few pixels, and their colours and 1 [n, 4] uint8; zeros where they do not show the scene."""
     camera, device, stride = picture.camera, picture.image.device, _stride(picture, height)
     some = (slice(stride // 2, None, stride),) * 2
     directions, colours = (v[some].flatten(0, 1) for v in (pixel_directions(camera, device=device), picture.image))
-    if camera.mask is None:
-        return directions @ rotation.T, colours, torch.ones_like(colours[:, 0], dtype=torch.bool)
-    return directions @ rotation.T, colours, ~mask_on(camera.mask, device)[some].flatten()
+    values = F.pad(colours, (0, 1), value=1)
+    if camera.mask is not None:
+        values *= ~mask_on(camera.mask, device)[some].reshape(-1, 1)
+    return directions @ rotation, values
 
 
 def _stride(picture: Picture, height: int) -> int:

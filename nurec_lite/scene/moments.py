@@ -12,24 +12,24 @@ from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
 from nurec_lite.base.shared_results import EarlyResults, shared_results
+from nurec_lite.base.transfer import upload
 from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
-from nurec_lite.capture.deskew import rig_motions, world_points
+from nurec_lite.capture.deskew import middle_poses, rig_motions, world_points
 from nurec_lite.capture.looks import note
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.se3 import invert
 from nurec_lite.geometry.steady import SteadyMotion
-from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.beyond import raised_positions, sky_sums
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.kept import A_WANTED, MOST, Kept
 from nurec_lite.scene.looked_at import Frames, moments_looked_at
 from nurec_lite.scene.pictures import Picture, colours_in
-from nurec_lite.scene.points import Points, assign_to_actors
+from nurec_lite.scene.points import Actors, Points, actors_in, assign_to_actors
 
 FEW = 20  # moments, an example of fewer
 MUCH = 1 << 28  # bytes
 GUESSED_INTENSITY = 0.1  # of points that the lidar has not seen
-Motions = dict[int, SteadyMotion]  # of the rig during each frame, on the device, by the frame's id
 Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]  # [H, W, 3] uint8 each, and rays
 
 
@@ -50,6 +50,19 @@ class Asked:
     far: Tensor  # [f, 3] metres, world, float64: points that may be seen; on the device, where everything is done
     sky_height: int  # rows of the panorama
     wanted: Wanted = Wanted()
+
+
+@dataclass(frozen=True)
+class Motions:
+    """Motions while the frames are taken, on the device, by the frame's id."""
+
+    rig: dict[int, SteadyMotion]
+    T_cam_world: dict[int, Tensor]  # [4, 4] in the middle of each image
+    actors: dict[int, Actors]  # of each sweep
+
+    def picture(self, capture: Capture, frame: ImageFrame, image: Tensor) -> Picture:
+        key = id(frame)
+        return Picture(capture.camera(frame.sensor), frame, image, self.rig[key], self.T_cam_world[key])
 
 
 @dataclass(frozen=True)
@@ -139,24 +152,30 @@ def _noted(capture: Capture, frames: Frames) -> Decoded:
     return decoded
 
 
-def _look(asked: Asked, tracks: Tracks, motions: Motions, decoded: Decoded) -> Moment:
+def _look(asked: Asked, motions: Motions, decoded: Decoded) -> Moment:
     capture, device = asked.capture, asked.far.device
-    pictures = [Picture(capture.camera(f.sensor), f, image.to(device), motions[id(f)]) for f, image in decoded[0]]
-    sweeps = [(f, _returns(s.to(device)), capture.lidar(f.sensor), motions[id(f)]) for f, s in decoded[1]]
-    world = [world_points(*sweep) for sweep in sweeps]
-    raised = [raised_positions(*sweep) for sweep in sweeps]
+    pictures = [motions.picture(capture, frame, image.to(device)) for frame, image in decoded[0]]
+    frames, sweeps = [f for f, _ in decoded[1]], [_returns(sweep.to(device)) for _, sweep in decoded[1]]
+    lidars, actors = [capture.lidar(f.sensor) for f in frames], [motions.actors[id(f)] for f in frames]
+    world = list(map(world_points, frames, sweeps, lidars, [motions.rig[id(f)] for f in frames]))
+    raised = list(map(raised_positions, sweeps, world, lidars))
     parts = [*world, *raised, asked.far]
     values = colours_in(pictures, torch.cat(parts))
     colours, sights = (value.split([len(part) for part in parts]) for value in values)
-    measured = [Points.empty(device)]
-    for (_, sweep, _, _), xyz, colour, coloured in zip(sweeps, world, colours, sights, strict=False):
-        node, local = assign_to_actors(tracks, sweep, xyz)
-        measured.append(Points(local, node, colour, coloured, sweep.intensities))
-    background, actors = _parted(Points.cat(measured), len(tracks) > 0)
-    n = len(sweeps)
-    guessed = [_guessed(*shown) for shown in zip(raised, colours[n:], sights[n:], strict=False)]
-    above = Points.cat([Points.empty(device), *(p.select(p.coloured) for p in guessed)])
-    return Moment(background, actors, above, colours[-1], sights[-1], sky_sums(pictures, asked.sky_height, device))
+    measured = list(map(_measured, actors, sweeps, world, colours, sights))
+    background, moving = _parted(_joined(measured, device), any(len(some.node) for some in actors))
+    guessed = map(_guessed, raised, colours[len(sweeps) :], sights[len(sweeps) :])
+    above = _joined([p.select(p.coloured) for p in guessed], device)
+    return Moment(background, moving, above, colours[-1], sights[-1], sky_sums(pictures, asked.sky_height, device))
+
+
+def _measured(actors: Actors, sweep: Sweep, world: Tensor, colour: Tensor, coloured: Tensor) -> Points:
+    node, local = assign_to_actors(actors, sweep, world)
+    return Points(local, node, colour, coloured, sweep.intensities)
+
+
+def _joined(parts: list[Points], device: torch.device) -> Points:
+    return Points.cat(parts) if parts else Points.empty(device)
 
 
 def _returns(sweep: Sweep) -> Sweep:
@@ -206,8 +225,7 @@ def seen(asked: Asked) -> Seen:
 def _one_by_one(asked: Asked) -> Iterator[Moment]:
     """Threads decode the frames of a moment while those before it are worked on; on a CPU they do this, too."""
     frames, device = moments_looked_at(asked.capture), asked.far.device
-    tracks, decode = asked.capture.tracks.to(device, torch.float64), partial(_noted, asked.capture)
-    look = partial(_look, asked, tracks, _motions(_all_of(frames), device))
+    decode, look = partial(_noted, asked.capture), partial(_look, asked, _motions(asked.capture, frames, device))
     if device.type == "cpu":
         return in_threads(lambda moment: look(decode(moment)), frames)
     if decode_apart(device, _sizes(asked.capture, _all_of(frames))):
@@ -215,8 +233,22 @@ def _one_by_one(asked: Asked) -> Iterator[Moment]:
     return map(look, in_threads(decode, frames))
 
 
-def _motions(frames: list[ImageFrame | SweepFrame], device: torch.device) -> Motions:
-    return {id(frame): motion for frame, motion in zip(frames, rig_motions(frames, device), strict=True)}
+def _motions(capture: Capture, moments: list[Frames], device: torch.device) -> Motions:
+    every = _all_of(moments)
+    images, sweeps = [f for some, _ in moments for f in some], [f for _, some in moments for f in some]
+    return Motions(
+        dict(zip(map(id, every), rig_motions(every, device), strict=True)),
+        dict(zip(map(id, images), _cameras(capture, images, device), strict=True)),
+        dict(zip(map(id, sweeps), actors_in(capture.tracks, sweeps, device), strict=True)),
+    )
+
+
+def _cameras(capture: Capture, images: list[ImageFrame], device: torch.device) -> tuple[Tensor, ...]:
+    """T_cam_world [4, 4] in the middle of each image."""
+    if not images:
+        return ()
+    mountings = torch.stack([capture.camera(frame.sensor).T_rig_cam for frame in images])
+    return upload(invert(middle_poses(images) @ mountings), device).unbind()
 
 
 def fewer_frames(

@@ -2,15 +2,18 @@
 """Colours of points from the images of one moment. Alike cameras share the operators of a projection: on a GPU their number is the cost."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nurec_lite.capture.deskew import project_into_frames
 from nurec_lite.capture.types import ImageFrame
-from nurec_lite.geometry.camera import Alike, Camera, CameraBatch, alike
+from nurec_lite.geometry.camera import Alike, Camera, CameraBatch, alike, project_points
 from nurec_lite.geometry.masks import mask_on
+from nurec_lite.geometry.se3 import transform
 from nurec_lite.geometry.steady import SteadyMotion
 
 NEAREST = 0.1  # least metres of a point from the camera
@@ -25,6 +28,7 @@ class Picture:
     frame: ImageFrame
     image: Tensor  # [H, W, 3] uint8, on the device of the points that it colours
     motion: SteadyMotion  # of the rig meanwhile, there
+    T_cam_world: Tensor  # [4, 4] in the middle of the exposure, float64, there
 
 
 def colours_in(
@@ -46,9 +50,10 @@ def colours_in(
         if some is None:
             sums += values.sum(0, dtype=torch.int32)
         else:
-            sums.index_add_(0, some.flatten(), values.flatten(0, 1))
+            sums.scatter_add_(0, some.flatten()[:, None].expand(-1, 4), values.flatten(0, 1))
     total, count = sums[:n].split([3, 1], dim=1)
-    return torch.where(count > 0, total / (255 * count.clamp(min=1)), 0.5), count[:, 0] > 0
+    seen = count > 0
+    return torch.where(seen, total / (255 * count.clamp(min=1)), 0.5), seen[:, 0]
 
 
 def _groups(pictures: Sequence[Picture]) -> Iterator[list[Picture]]:
@@ -62,10 +67,17 @@ def _groups(pictures: Sequence[Picture]) -> Iterator[list[Picture]]:
 
 def _projected(group: Sequence[Picture], points: Tensor, shutter: str) -> tuple[Tensor, Tensor]:
     """Pixels [F, n, 2] and depths [F, n] of points [F, n, 3], as `project_into_frames` has them."""
-    first, alone = group[0].camera, all(p.camera is group[0].camera for p in group)
-    camera = first if alone else CameraBatch.of([p.camera for p in group], points.device)
+    camera = _together(tuple(p.camera for p in group), points.device)
+    if shutter == "global":
+        return project_points(camera, transform(torch.stack([p.T_cam_world for p in group]), points))
     motion = SteadyMotion.stack([p.motion for p in group])
-    return project_into_frames(replace(camera, shutter=shutter), [p.frame for p in group], points, motion)
+    return project_into_frames(camera, [p.frame for p in group], points, motion)
+
+
+@lru_cache(maxsize=64)
+def _together(cameras: tuple[Camera, ...], device: torch.device) -> Camera | CameraBatch:
+    alone = all(camera is cameras[0] for camera in cameras)
+    return cameras[0] if alone else CameraBatch.of(cameras, device)
 
 
 def _may_be_seen(group: Sequence[Picture], world: Tensor) -> Tensor | None:
@@ -102,7 +114,7 @@ def _colours(group: Sequence[Picture], points: Tensor) -> Tensor:
     if any(p.camera.mask is not None for p in group):
         seen &= ~torch.cat([_masked(p) for p in group])[place]
     image = torch.cat([p.image.view(-1, 3) for p in group])
-    return torch.cat([image[place].int(), seen.new_ones(*seen.shape, 1).int()], dim=-1) * seen[..., None]
+    return F.pad(image[place], (0, 1), value=1).int() * seen[..., None]
 
 
 def _masked(picture: Picture) -> Tensor:  # [H W] bool

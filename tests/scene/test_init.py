@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nurec_lite.capture.deskew import project_world_points
 from nurec_lite.capture.simulate import simulate, simulate_depth
-from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.capture.types import Capture, CaptureError, SweepFrame
 from nurec_lite.config import ModelConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.metrics import psnr
@@ -26,7 +26,7 @@ from nurec_lite.scene.beyond import far_positions, panorama
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.moments import Asked, Seen, seen
-from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, assign_to_actors
+from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, actors_in, assign_to_actors
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.scene.unmeasured import unmeasured_positions
 from nurec_lite.splat.views import camera_view
@@ -150,7 +150,8 @@ def test_a_fast_actor_keeps_its_points_from_the_first_ray_to_the_last(metres_per
     world[:, 0] += metres_per_second * times
     none = torch.zeros(len(times))
     sweep = Sweep(none[:, None].expand(-1, 3), none, none, times, none.long(), none > -1)
-    node, local = assign_to_actors(tracks, sweep, world)
+    frame = SweepFrame("lidar", 0, 1.0, 1.1, torch.eye(4), torch.eye(4), lambda: sweep)
+    node, local = assign_to_actors(actors_in(tracks, [frame])[0], sweep, world)
     assert (node == 1).all()
     torch.testing.assert_close(local, ahead.expand(len(times), 3), atol=1e-9, rtol=0)
 

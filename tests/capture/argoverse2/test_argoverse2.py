@@ -46,7 +46,7 @@ from nurec_lite.geometry.camera import project_points
 from nurec_lite.geometry.lidar import azimuth_elevation
 from nurec_lite.geometry.se3 import invert, transform
 from nurec_lite.readers import read_capture
-from nurec_lite.scene.points import assign_to_actors
+from nurec_lite.scene.points import actors_in, assign_to_actors
 
 REAL = Path(__file__).resolve().parents[3].parent / "shared/data/samples/argoverse2"
 LIDARS = ("up_lidar", "down_lidar")
@@ -319,7 +319,7 @@ def test_two_real_sweeps() -> None:
         elevation = azimuth_elevation(known.directions.double())[:, 1]
         assert float(torch.rad2deg(elevation - lidar.elevations[known.rings]).abs().quantile(0.9)) < 0.01
         assert 0.95 < len(sweep) / (32 * lidar.azimuth_steps) < 1.02, "rays that did not return complete the turn"
-        node, _ = assign_to_actors(found.tracks, known, world_points(frame, known, lidar))
+        node, _ = assign_to_actors(actors_in(found.tracks, [frame])[0], known, world_points(frame, known, lidar))
         boxes |= set(node[node > 0].unique().tolist())
     assert len(boxes) >= 20 and math.isclose(found.tracks.sizes[:, 0].median(), 4.5, abs_tol=1.0)
 

@@ -11,7 +11,7 @@ from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.lidar import azimuth_elevation
-from nurec_lite.scene.points import assign_to_actors
+from nurec_lite.scene.points import actors_in, assign_to_actors
 
 pytestmark = needs_pandaset
 
@@ -40,6 +40,6 @@ def test_boxes_of_what_moves_hold_points(drive: Capture) -> None:
     frame = drive.sweeps[10]
     sweep = frame.load()
     sweep = sweep.select(sweep.returned)
-    node, _ = assign_to_actors(drive.tracks, sweep, world_points(frame, sweep, drive.lidars[0]))
+    node, _ = assign_to_actors(actors_in(drive.tracks, [frame])[0], sweep, world_points(frame, sweep, drive.lidars[0]))
     assert len(node[node > 0].unique()) >= 10
     assert math.isclose(drive.tracks.sizes[:, 0].median(), 4.5, abs_tol=1.5)
