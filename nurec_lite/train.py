@@ -23,7 +23,6 @@ from nurec_lite.backends import base_stages, begin_stages, build_stages, check_s
 from nurec_lite.base.aside import Aside
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.files import write_text
 from nurec_lite.base.fork_server import end_forks
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
@@ -35,14 +34,13 @@ from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.base.ranks import begin, own_device, present
 from nurec_lite.capture.checks.begun import BegunChecks, begin_checker, begin_checks, known_checks
-from nurec_lite.capture.checks.doubts import read_doubts, write_doubts
-from nurec_lite.capture.checks.starts import Start
-from nurec_lite.capture.checks.verdict import Verdict
+from nurec_lite.capture.checks.doubts import read_doubts
 from nurec_lite.capture.decoders import begin_decoders
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.odometry.apart import begin_poses, end_poses
 from nurec_lite.capture.tracking.source import begin_search, end_search
 from nurec_lite.capture.types import Capture
+from nurec_lite.cli.accept import accept, begins_unchecked
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.cluster import lost_jobs_fail
 from nurec_lite.cli.command import command
@@ -53,19 +51,18 @@ from nurec_lite.cli.multirun import (
     composed_once,
     folders,
     in_own_folder,
-    is_new_folder,
     one_job,
     overrides,
 )
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import hydra_arguments
-from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
+from nurec_lite.config import Config, check_budget, to_config, to_dict
 from nurec_lite.evaluation.ahead import held_out_ahead
 from nurec_lite.readers import Known, open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.scene.moments import begin_decoding, end_decoding
 from nurec_lite.training.checkpoint import load_checkpoint
-from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, METRICS, clear, found_checkpoint, take_run
+from nurec_lite.training.folder import CHECKPOINT, DOUBTS, METRICS, found_checkpoint, take_run
 from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.loop import spent, train
 from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
@@ -140,17 +137,17 @@ def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | No
         try:
             return _run(config, content, source)
         except OutOfMemoryError as error:
-            said, gaussians = str(error), error.gaussians
+            said, gaussians, of_this_run = str(error), error.gaussians, error.gaussians is not None
             if present().size > 1:
                 break
         content = None  # the scene of the run that failed is freed
         gc.unfreeze()
         gc.collect()
         torch.cuda.empty_cache()
-        if checkpoint.exists():
+        if of_this_run and checkpoint.exists():
             config = replace(config, train=replace(config.train, resume=str(checkpoint), overwrite=False))
-            content = load_checkpoint(checkpoint, "cpu")
         begin = config.train.resume
+        content = None if begin is None else load_checkpoint(Path(begin), "cpu")
         config, less = smaller(config, gaussians, resumed=begin is not None)
         log.warning("%s; tried again from %s with %s", said, begin or "the start", less)
     tried = "" if present().size > 1 else ", and less of them did not help"
@@ -181,11 +178,13 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
             with span("kernels of the first scene"):
                 end_first_scene()
             with span("first scene"):
-                state = _made(stages, config, capture, device, content, digest, checks.starts)
-            with span("checks"):
-                doubts = checks.doubts()
-        _own(state, doubts)
-        results = _trained(stages, state, doubts, left_out)
+                state = _made(stages, config, capture, device, content, digest)
+            state.accepted = not begins_unchecked(state)
+            if state.accepted:
+                accept(state, checks)
+        state = _shared(state)
+        _say(state)
+        results = _trained(stages, state, checks, left_out)
     if results is None:
         return {}
     from nurec_lite.report.results import write
@@ -248,38 +247,31 @@ def _made(
     device: torch.device,
     content: dict[str, Any] | None,
     digest: Digest | None,
-    starts: Callable[[], dict[str, Start]],
 ) -> TrainState:
-    """The state before the first step, on all ranks the same."""
+    """The state before the first step."""
     try:
         begin = partial(stages.feed.begin_frames, stages)
-        state = make_state(config, capture, device, content, stages.feed.frames, digest, starts, begin)
+        return make_state(config, capture, device, content, stages.feed.frames, digest, begin)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error
         raise
+
+
+def _shared(state: TrainState) -> TrainState:
+    """The state, on all ranks the same."""
     present().await_connection()
-    return with_scene_of_first(state, present()) if present().size > 1 and content is None else state
+    anew = state.config.train.resume is None
+    return with_scene_of_first(state, present()) if present().size > 1 and anew else state
 
 
-def _own(state: TrainState, doubts: list[Verdict]) -> None:
-    """Makes the folder this run's, now that it can begin. One that goes on there keeps its results until there is more."""
-    capture, config = state.plan.capture, state.config
+def _say(state: TrainState) -> None:
+    capture = state.plan.capture
     said = capture.name, _what(capture), len(state.scene.gaussians), state.device, seconds_since_start()
     log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
-    if not present().first:
-        return
-    out = Path(config.out)
-    if is_new_folder():  # else the first line said it
-        log.info("results go to %s", out)
-    if config.train.overwrite:
-        clear(out)
-    write_doubts(out / DOUBTS, doubts)
-    if not (out / CHECKPOINT).exists():
-        write_text(out / CONFIG, to_yaml(config))
 
 
-def _trained(stages: Stages, state: TrainState, doubts: list[Verdict], left_out: LeftOut) -> "Results | None":
+def _trained(stages: Stages, state: TrainState, checks: BegunChecks, left_out: LeftOut) -> "Results | None":
     """Trains, and measures on the first rank. The others return None."""
     config = state.config
     ahead = held_out_ahead(state.plan.capture, state.device)
@@ -292,12 +284,14 @@ def _trained(stages: Stages, state: TrainState, doubts: list[Verdict], left_out:
                 aside.enter_context(Aside(partial(_prepare, config, state.device)))
 
         if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
-            with span("training and checkpoint"):
-                train(stages, state, Path(config.out) / CHECKPOINT, stepped)
+            with span("training and checkpoint"), checks.first():
+                train(stages, state, Path(config.out) / CHECKPOINT, stepped, partial(accept, state, checks))
         from nurec_lite.report.results import counters, results
 
         metrics = counters(state) | exchanged(stages)
-        return results(stages, state, metrics, doubts, scalars, left_out, ahead) if _still_first(stages) else None
+        if not _still_first(stages):
+            return None
+        return results(stages, state, metrics, checks.doubts(), scalars, left_out, ahead)
 
 
 def _prepare(config: Config, device: torch.device) -> None:

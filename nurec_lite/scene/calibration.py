@@ -187,10 +187,8 @@ def none_known(
     spacing: float,  # seconds between knots
     device: torch.device | str,
     grid: Sequence[int] | None = None,  # cells of bilateral grids across, down and over luminance; None: there are none
-    starts: Mapping[str, Start] | None = None,  # of cameras, by their names
 ) -> Calibration:
-    """Calibration of a capture that is believed except for known corrections, with knots from its first frame to its
-    last."""
+    """Calibration of a capture that is believed, with knots from its first frame to its last."""
     frames = (*capture.images, *capture.sweeps)
     first, last = min(f.time_start for f in frames), max(f.time_end for f in frames)
     k, c = 1 + max(1, math.ceil((last - first) / spacing)), len(capture.cameras)
@@ -198,12 +196,19 @@ def none_known(
     grids = () if grid is None else ((c, k, NUMBERS, *reversed(grid)),)
     shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3), (c,), *grids
     zeros = (torch.zeros(shape, device=device) for shape in shapes)
-    known = Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
-    for name, start in (starts or {}).items():
+    return Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
+
+
+@torch.no_grad()
+def add_starts(
+    known: Calibration,
+    starts: Mapping[str, Start],  # of cameras, by their names
+) -> None:
+    """Adds corrections of cameras, in place."""
+    for name, start in starts.items():
         row = known.cameras.index(name)
-        known.camera_rotations[row, 1] = -math.radians(start.degrees)  # a camera's y axis points down
-        known.camera_offsets[row] = start.seconds
-    return known
+        known.camera_rotations[row, 1] -= math.radians(start.degrees)  # a camera's y axis points down
+        known.camera_offsets[row] += start.seconds
 
 
 def _seen_from(

@@ -2,7 +2,7 @@
 """The start of a run: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from nurec_lite.base.key_values import assigned, hydra_value
 from nurec_lite.bounds import AUTO
-from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config, ModelConfig
@@ -47,9 +46,6 @@ def make_state(
     content: dict[str, Any] | None = None,  # of the checkpoint, on the host, if it was read already
     frames: Callable[[ShotPlan], ShotPlan] = as_planned,  # the stage
     digest: Digest | None = None,  # of the capture, if it was compared with the checkpoint's already
-    starts: Callable[
-        [], Mapping[str, Start]
-    ] = dict,  # of cameras, which a fresh state begins with if it learns corrections
     begin_frames: Callable[[ShotPlan, torch.device], None] = lambda *_: None,  # the stage, with its record
 ) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
@@ -58,7 +54,7 @@ def make_state(
     t = config.train
     plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sector=t.lidar_sector))
     if t.resume is None:
-        return _fresh_state(config, plan, device, starts, partial(begin_frames, plan, device))
+        return _fresh_state(config, plan, device, partial(begin_frames, plan, device))
     return _stored_state(config, plan, device, Path(t.resume), content, digest)
 
 
@@ -66,14 +62,13 @@ def _fresh_state(
     config: Config,
     plan: ShotPlan,
     device: torch.device,
-    starts: Callable[[], Mapping[str, Start]],
     looked: Callable[[], None],
 ) -> TrainState:
     capture, wanted = plan.capture, config.model
     model = replace(wanted, lidar_opacity=_two_opacities(config, plan))
     scene, most = _first(config, capture, model, device, looked)
     if wanted.calibrate and config.render == "own":  # the peer gives poses no gradient
-        scene.calibration = none_known(capture, wanted.knot_seconds, device, wanted.bilateral_grid, starts())
+        scene.calibration = none_known(capture, wanted.knot_seconds, device, wanted.bilateral_grid)
     optimizer, generator = make_optimizer(scene, config.lr), torch.Generator(device).manual_seed(config.seed)
     return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture), most=most)
 

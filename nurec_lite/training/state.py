@@ -45,6 +45,7 @@ class TrainState:
     # leaves it on the host, `learn` brings it to the device
     lr_and_noise: Tensor | None = None
     consistent: bool = True  # False while a step changes it; it must not be saved then
+    accepted: bool = True  # False until the capture has passed its checks; nothing is saved before that
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists are as long as they need
     failed: Tensor | None = None
