@@ -4,7 +4,6 @@
 With some cores to spare the process that waits for the capture checks, and shares the work with others.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ from nurec_lite.capture.types import Capture
 Result = tuple[list[Verdict], dict[str, Start]]
 CHECKER = Kind("the process that checks the capture", replaced=0, patience=120, parents=True)
 MOST, PART = 12, 5  # processes at most, and eighths of the cores that have one
-NICE = 10  # of the process, and of those that it starts: 16 decoders and checkers on 16 cores left the training two thirds of one
 ALL, CORRECTIONS = "all checks", "first corrections"
 
 
@@ -92,12 +90,11 @@ class BegunChecks:
 
 
 def begin_checker() -> None:
-    """Starts the process that will check a capture. It gives way to the training, which begins meanwhile."""
-    begin(CHECKER, _prepare)
+    """Starts the process that will check a capture."""
+    begin(CHECKER, _load_checks)
 
 
-def _prepare() -> None:
-    os.nice(NICE)
+def _load_checks() -> None:
     import scipy.spatial  # noqa: F401
 
     import nurec_lite.capture.checks.trust  # noqa: F401
