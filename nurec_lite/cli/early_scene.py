@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that the first scene needs, loaded by a thread while the configuration is composed and the capture is read.
+"""Kernels that the first scene and the first step need, loaded by threads while the configuration is composed and the capture is read.
 
 CUDA loads each of torch's kernels when it is first used, without Python's lock, and the libraries of linear algebra, too: together they
 take longer than the scene itself. One thread makes a tiny scene of the bundled street. Another one loads the libraries and the largest
-kernels while the first one reads the street, as the loads of several threads take turns.
+kernels while the first one reads the street, as the loads of several threads take turns. A third one loads kernels of a step while the
+first scene waits for decoded frames.
 """
 
 import logging
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 
 _begun: list[Thread] = []
+_later: list[Thread] = []
 
 
 def begin_first_scene(
@@ -44,12 +46,15 @@ def begin_first_scene(
         thread = Thread(target=work, args=(device,), name="early scene")
         _begun.append(thread)
         thread.start()
+    _later.append(Thread(target=load_step, args=(device,), name="early step"))
 
 
 def end_first_scene() -> None:
-    """Waits for the threads. Everything that they still load is needed next."""
+    """Waits for the threads: everything that they still load is needed next. Then it begins the thread for kernels of a step."""
     while _begun:
         _begun.pop().join()
+    while _later:
+        _later.pop().start()
 
 
 def make_tiny_scene(device: torch.device) -> None:
@@ -92,6 +97,18 @@ def run_operators(device: torch.device) -> None:
     for some in (numbers, numbers[:FEW_ROWS]):
         some.sort(stable=True)
     torch.atan2(xyz.float(), xyz.float()), xyz.argmax(-1)
+
+
+def load_step(device: torch.device) -> None:
+    """Loads kernels that a step of the training needs, and a scene does not. A failure costs time alone."""
+    try:
+        values, numbers = torch.ones(ROWS, 3, device=device), torch.zeros(ROWS, dtype=torch.int64, device=device)
+        torch.zeros_like(values).index_add(0, numbers, values)
+        torch.linalg.vector_norm(values, dim=-1), values.pow(2), values.mean(), values.mean(0)
+        values.exp(), values.sigmoid(), torch.dot(values[:, 0], values[:, 1])
+        torch.searchsorted(torch.arange(4.0, dtype=torch.float64, device=device), values[0].double())
+    except Exception:
+        log.debug("no kernel of a step was loaded early", exc_info=True)
 
 
 def tiny_scene(device: torch.device) -> Scene:
