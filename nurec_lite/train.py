@@ -179,9 +179,9 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
                 end_first_scene()
             with span("first scene"):
                 state = _made(stages, config, capture, device, content, digest)
-            state.accepted = not begins_unchecked(state)
-            if state.accepted:
-                accept(state, checks)
+            state.accept = partial(accept, state, checks)
+            if not begins_unchecked(state):
+                state.end_checks()
         state = _shared(state)
         _say(state)
         results = _trained(stages, state, checks, left_out)
@@ -285,7 +285,7 @@ def _trained(stages: Stages, state: TrainState, checks: BegunChecks, left_out: L
 
         if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
             with span("training and checkpoint"), checks.first():
-                train(stages, state, Path(config.out) / CHECKPOINT, stepped, partial(accept, state, checks))
+                train(stages, state, Path(config.out) / CHECKPOINT, stepped)
         from nurec_lite.report.results import counters, results
 
         metrics = counters(state) | exchanged(stages)

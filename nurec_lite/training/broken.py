@@ -76,6 +76,7 @@ def _mended(state: TrainState, gone: Gone) -> bool:
 
 
 def _broken(state: TrainState, checkpoint: Path, found: tuple[int, str], gone: Gone, steps: int) -> BrokenError:
+    state.end_checks()  # a wrong capture explains it
     step, wrong = found
     if gone.count:
         wrong = f"{wrong}, {gone.count} of {len(state.scene.gaussians)} Gaussians are affected"

@@ -31,17 +31,16 @@ def train(
     state: TrainState,
     checkpoint: Path,
     stepped: Callable[[], None] = lambda: None,  # called after the last step, before the checkpoint is written
-    accept: Callable[[], None] = lambda: None,  # ends the checks of the capture; an error of it ends the training
 ) -> None:
-    """Trains until the budget is spent; saves now and then and at the end, also if it ends otherwise. Where the state is not accepted yet,
-    UNCHECKED steps come before `accept`: always the same number, so that a seed gives the same scene whenever the checks end."""
+    """Trains until the budget is spent; saves now and then and at the end, also if it ends otherwise. Checks of the capture that go on end
+    after UNCHECKED steps: always the same number, so that a seed gives the same scene."""
     budget, ranks = state.config.train, present()
     bar = Bar(budget.steps, budget.seconds)
     with StopWish() as stop, timed(budget.timing and ranks.first, state.device, checkpoint.parent):
         begun = state.step
         try:
             with ranks.with_others():
-                _until_spent(stages, state, checkpoint, bar, stop, accept)
+                _until_spent(stages, state, checkpoint, bar, stop)
             if not stop.asked:
                 stepped()
             bar.show(state.history.read())
@@ -55,9 +54,7 @@ def train(
         raise StoppedError(f"stopped after step {state.step}; go on with {assigned('train.resume', str(checkpoint))}")
 
 
-def _until_spent(
-    stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, stop: StopWish, accept: Callable[[], None]
-) -> None:
+def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, stop: StopWish) -> None:
     ranks, begin = present(), time.monotonic() - state.seconds
     saved, saved_step = time.monotonic(), state.step
     ranks.remedy = lambda: _way_on(checkpoint)
@@ -66,10 +63,9 @@ def _until_spent(
         unsaved = time.monotonic() - saved if state.step > saved_step else 0.0
         progress, stopped, due = ranks.agree(*_wishes(state, ranks, stop, unsaved))
         stop.asked = stop.asked or bool(stopped)
-        if not state.accepted and (state.step >= UNCHECKED or progress >= 1 or stopped or due):
+        if state.accept is not None and (state.step >= UNCHECKED or progress >= 1 or stopped or due):
             complete_steps(stages, state)
-            accept()
-            state.accepted = True
+            state.end_checks()
         if due:
             complete_steps(stages, state)
             _save_or_later(state, checkpoint)
@@ -168,7 +164,7 @@ def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, err
         raise OutOfMemoryError(state.step, len(state.scene.gaussians)) from error
     if isinstance(error, RankError):
         _rescue_alone(state, checkpoint, begun, error)
-    whole = state.consistent and state.accepted
+    whole = state.consistent and state.accept is None
     if not alone or not whole or state.step == begun or isinstance(error, BrokenError | OutputError):
         return
     try:

@@ -3,7 +3,7 @@
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -45,7 +45,8 @@ class TrainState:
     # leaves it on the host, `learn` brings it to the device
     lr_and_noise: Tensor | None = None
     consistent: bool = True  # False while a step changes it; it must not be saved then
-    accepted: bool = True  # False until the capture has passed its checks; nothing is saved before that
+    # ends the checks of the capture, and raises if it is wrong; None: it has passed them. Nothing is saved before that
+    accept: Callable[[], None] | None = None
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists are as long as they need
     failed: Tensor | None = None
@@ -58,6 +59,12 @@ class TrainState:
         cap = self.config.density.cap if self.most is None else self.most
         assert isinstance(cap, int)
         return cap
+
+    def end_checks(self) -> None:
+        """Waits for the checks of the capture. CaptureError if it is certainly wrong."""
+        if self.accept is not None:
+            self.accept()
+            self.accept = None
 
     def __post_init__(self) -> None:
         if math.isinf(self.watch.edge):

@@ -5,6 +5,7 @@ In this process; tests/cli/test_interrupts.py has events that need one of their 
 import errno
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from nurec_lite.evaluation import drawing, measure
 from nurec_lite.scene import moments
 from nurec_lite.training import loop
 from nurec_lite.training.checkpoint import load_checkpoint
+from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 
 NO_GPU_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
@@ -80,6 +82,25 @@ def test_without_a_checkpoint_it_begins_with_less(
     ended = train(f"out={tmp_path / 'out'}", "train.steps=2")
     assert ended.code == 0 and "tried again from the start with " in ended.out
     assert load_checkpoint(tmp_path / "out/checkpoint.pt", "cpu")["config"]["model"]["points"] == 210
+
+
+def test_a_run_that_is_replaced_is_not_gone_on_with(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory runs out before the new run owns the folder."""
+    command, tries = sys.modules["nurec_lite.train"], list[int]()
+    assert train(f"out={tmp_path / 'out'}", "train.steps=3").code == 0
+
+    def scarce(*given: Any) -> TrainState:
+        tries.append(1)
+        if len(tries) == 1:
+            raise NO_GPU_MEMORY
+        return make_state(*given)
+
+    monkeypatch.setattr(command, "make_state", scarce)
+    ended = train(f"out={tmp_path / 'out'}", "train.steps=2", "train.overwrite=true")
+    assert ended.code == 0 and "not enough memory for the scene; tried again from the start with " in ended.out
+    assert step_of(tmp_path / "out") == 2
 
 
 def test_memory_that_is_never_enough_is_a_sentence(

@@ -21,6 +21,7 @@ from nurec_lite.scene.calibration import add_starts, none_known
 from nurec_lite.train import run
 from nurec_lite.training import loop
 from nurec_lite.training.baseline import reference_stages
+from nurec_lite.training.broken import BrokenError
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.history import Figures
 from nurec_lite.training.loop import train
@@ -48,42 +49,54 @@ def idle(stop_at: int | None = None) -> Stages:
     return reference_stages().swap("test", try_step=attempt, fetch=lambda stages, state: None)
 
 
-def unaccepted(steps: int, **changes: Any) -> TrainState:
+def unaccepted(steps: int, accept: Callable[[TrainState], Any], **changes: Any) -> TrainState:
     state = tiny_state(tiny_config(train=TrainConfig(steps=steps, **changes)))
-    state.accepted = False
+    state.accept = lambda: accept(state)
     return state
+
+
+def refuse(*_: Any) -> None:
+    raise WRONG
 
 
 @pytest.mark.parametrize(("steps", "at"), [(8, FEW), (2, 2), (FEW, FEW), (0, 0)])
 def test_a_capture_is_accepted_after_a_fixed_number_of_steps(tmp_path: Path, steps: int, at: int) -> None:
-    state, path, seen = unaccepted(steps), tmp_path / "checkpoint.pt", list[tuple[int, bool]]()
-    train(idle(), state, path, accept=lambda: seen.append((state.step, path.exists())))
-    assert seen == [(at, False)] and state.accepted and load_checkpoint(path, "cpu")["counters"]["step"] == steps
-
-
-def test_an_accepted_state_is_not_accepted_again(tmp_path: Path) -> None:
-    train(idle(), tiny_state(tiny_config(steps=5)), tmp_path / "checkpoint.pt", accept=lambda: pytest.fail("again"))
+    path, seen = tmp_path / "checkpoint.pt", list[tuple[int, bool]]()
+    state = unaccepted(steps, lambda state: seen.append((state.step, path.exists())))
+    train(idle(), state, path)
+    assert seen == [(at, False)] and state.accept is None and load_checkpoint(path, "cpu")["counters"]["step"] == steps
 
 
 def test_a_checkpoint_that_is_due_waits_for_the_checks(tmp_path: Path) -> None:
-    state, path, seen = unaccepted(5, checkpoint_seconds=0.0), tmp_path / "checkpoint.pt", list[tuple[int, bool]]()
-    train(idle(), state, path, accept=lambda: seen.append((state.step, path.exists())))
+    path, seen = tmp_path / "checkpoint.pt", list[tuple[int, bool]]()
+    train(idle(), unaccepted(5, lambda state: seen.append((state.step, path.exists())), checkpoint_seconds=0.0), path)
     assert seen == [(1, False)] and path.exists()
 
 
 def test_a_wrong_capture_leaves_nothing(tmp_path: Path) -> None:
-    def refuse() -> None:
-        raise WRONG
-
-    state = unaccepted(8)
+    state = unaccepted(8, refuse)
     with pytest.raises(CaptureError, match="clocks of two sensors") as found:
-        train(idle(), state, tmp_path / "checkpoint.pt", accept=refuse)
+        train(idle(), state, tmp_path / "checkpoint.pt")
     assert found.value is WRONG and state.step == FEW and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("accept", "error"), [(refuse, CaptureError), (lambda _: None, BrokenError)])
+def test_a_training_that_diverges_before_the_verdict_waits_for_it(
+    tmp_path: Path, accept: Callable[[TrainState], Any], error: type[Exception]
+) -> None:
+    def attempt(stages: Stages, state: TrainState, shots: Any) -> StepResult:
+        state.scene.gaussians.means.data[:] = torch.nan
+        return StepResult(Figures.of({}, torch.tensor(torch.nan)))
+
+    stages = reference_stages().swap("test", try_step=attempt, fetch=lambda stages, state: None)
+    with pytest.raises(error):
+        train(stages, unaccepted(FEW, accept), tmp_path / "checkpoint.pt")
+    assert bool(list(tmp_path.iterdir())) == (error is BrokenError)
 
 
 def test_an_interruption_before_the_verdict_saves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train(idle(stop_at=2), unaccepted(8), tmp_path / "checkpoint.pt", accept=lambda: pytest.fail("accepted"))
+        train(idle(stop_at=2), unaccepted(8, lambda _: pytest.fail("accepted")), tmp_path / "checkpoint.pt")
     assert not list(tmp_path.iterdir())
 
 
@@ -91,16 +104,14 @@ def test_a_run_that_is_asked_to_stop_hears_the_verdict_and_is_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Asked(loop.StopWish):
-        asked = True
-
         def __init__(self) -> None:
             super().__init__()
             self.asked = True
 
     monkeypatch.setattr(loop, "StopWish", Asked)
-    state, seen = unaccepted(8), list[int]()
+    seen = list[int]()
     with pytest.raises(StoppedError):
-        train(idle(), state, tmp_path / "checkpoint.pt", accept=lambda: seen.append(state.step))
+        train(idle(), unaccepted(8, lambda state: seen.append(state.step)), tmp_path / "checkpoint.pt")
     assert seen == [0] and (tmp_path / "checkpoint.pt").exists()
 
 
@@ -129,9 +140,6 @@ def test_a_run_that_begins_unchecked_ends_like_one_that_waits(monkeypatch: pytes
 
 
 def test_a_wrong_capture_stops_a_run_that_has_begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse() -> None:
-        raise WRONG
-
     begun = config_of(tmp_path / "out")
     with pytest.raises(CaptureError, match="clocks of two sensors"):
         run_unchecked(monkeypatch, begun, refuse)
@@ -143,9 +151,6 @@ def test_a_wrong_capture_stops_a_run_that_has_begun(monkeypatch: pytest.MonkeyPa
 def test_a_training_that_fails_on_a_wrong_capture_says_that_it_is_wrong(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def refuse() -> None:
-        raise WRONG
-
     def fail(*_: Any) -> None:
         raise IndexError("no such pixel")
 
