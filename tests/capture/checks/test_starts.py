@@ -15,7 +15,7 @@ from nurec_lite.capture.checks.starts import Start, starts_of
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
-from nurec_lite.scene.calibration import none_known
+from nurec_lite.scene.calibration import add_starts, none_known
 
 STREET = read_pack(resource("data/street.pack"))
 
@@ -56,7 +56,8 @@ def test_a_camera_that_is_turned_and_late() -> None:
     assert set(starts) == {"camera_1"}
     assert starts["camera_1"].seconds == pytest.approx(0.04, abs=0.008)
     assert starts["camera_1"].degrees == pytest.approx(0.5, abs=0.1)
-    known = none_known(lying, 0.5, "cpu", starts=starts)
+    known = none_known(lying, 0.5, "cpu")
+    add_starts(known, starts)
     assert known.camera_offsets.tolist() == pytest.approx([0, starts["camera_1"].seconds])
     corrected = said.T_rig_cam @ pose_matrix(
         rotvec_to_quat(known.camera_rotations[1].double()), torch.zeros(3).double()
