@@ -5,7 +5,8 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import logging
-from threading import Event
+import os
+from threading import Event, Timer
 
 from nurec_lite.base.texts import host_and_port
 from nurec_lite.cli.command import command
@@ -24,6 +25,7 @@ The run may still be trained: the newest checkpoint is shown (train.checkpoint_s
 here, along the rays of a pinhole or of a sensor's own lens. A camera path is saved in RUN/paths; render path=FILE makes it a film.
 docs/viewer.md says more. Ctrl-C ends it.
 """
+ENDS_S = 10.0  # seconds after Ctrl-C: a thread of the server may wait for a browser for ever
 log = logging.getLogger("nurec_lite")
 
 
@@ -34,14 +36,22 @@ def work(arguments: list[str]) -> None:
         log.info(run.missing)
     config = run.shown.config
     viewer = Viewer(run, config.host, config.port, config.height)
-    print(f"{run.file} at http://{host_and_port(config.host, viewer.port)} (Ctrl-C ends)", flush=True)
     try:
+        print(f"{run.file} at http://{host_and_port(config.host, viewer.port)} (Ctrl-C ends)", flush=True)
         Event().wait()
     except KeyboardInterrupt:
-        print("ended")
+        print("ended", flush=True)
+        _end_within(ENDS_S)
     finally:
         viewer.close()
         run.shown.stages.close()
+
+
+def _end_within(seconds: float) -> None:
+    """Ends the process then, if it has not ended: files are written whole, so nothing is lost."""
+    timer = Timer(seconds, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
 
 
 if __name__ == "__main__":

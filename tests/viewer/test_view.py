@@ -223,6 +223,20 @@ def test_a_browser_that_leaves_is_forgotten(viewer: Viewer) -> None:
     assert len(viewer._browsers) <= 1
 
 
+def test_ctrl_c_ends_a_server_that_waits_for_a_browser(tmp_path: Path) -> None:
+    save(state(data=DataConfig(kind="pack", root="gone.pack")), tmp_path / "run/checkpoint.pt")
+    code = (
+        "import sys, time; import nurec_lite.view; view = sys.modules['nurec_lite.view'];"
+        "view.ENDS_S, view.Viewer.close = 0.5, lambda self: time.sleep(600); view.command('view', view.HELP, view.work)"
+    )
+    line = [sys.executable, "-c", code, str(tmp_path / "run"), "port=0", "device=cpu", "ops=reference"]
+    process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and next(text for text in process.stdout if "Ctrl-C" in text)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=120)
+    assert (process.returncode, out, errors) == (0, "ended\n", "")
+
+
 def test_the_command_ends_well_at_ctrl_c(tmp_path: Path) -> None:
     """From the folder of a run whose drive is gone."""
     save(state(data=DataConfig(kind="pack", root="gone.pack")), tmp_path / "run/checkpoint.pt")
