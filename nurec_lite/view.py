@@ -5,8 +5,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import logging
-import os
-from threading import Event, Timer
+import time
 
 from nurec_lite.base.texts import host_and_port
 from nurec_lite.cli.command import command
@@ -25,7 +24,7 @@ The run may still be trained: the newest checkpoint is shown (train.checkpoint_s
 here, along the rays of a pinhole or of a sensor's own lens. A camera path is saved in RUN/paths; render path=FILE makes it a film.
 docs/viewer.md says more. Ctrl-C ends it.
 """
-ENDS_S = 10.0  # seconds after Ctrl-C: a thread of the server may wait for a browser for ever
+NAP_S = 0.5  # of the first thread: Python heeds a signal between two naps, while one long wait can miss it for ever
 log = logging.getLogger("nurec_lite")
 
 
@@ -38,20 +37,13 @@ def work(arguments: list[str]) -> None:
     viewer = Viewer(run, config.host, config.port, config.height)
     try:
         print(f"{run.file} at http://{host_and_port(config.host, viewer.port)} (Ctrl-C ends)", flush=True)
-        Event().wait()
+        while True:
+            time.sleep(NAP_S)
     except KeyboardInterrupt:
-        print("ended", flush=True)
-        _end_within(ENDS_S)
+        print("ended")
     finally:
         viewer.close()
         run.shown.stages.close()
-
-
-def _end_within(seconds: float) -> None:
-    """Ends the process then, if it has not ended: files are written whole, so nothing is lost."""
-    timer = Timer(seconds, os._exit, (0,))
-    timer.daemon = True
-    timer.start()
 
 
 if __name__ == "__main__":
