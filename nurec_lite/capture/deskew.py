@@ -47,7 +47,8 @@ def _ends(frames: Sequence[Frame]) -> list[Tensor]:  # [F, 4, 4] T_world_rig at 
 
 def middle_poses(frames: Sequence[Frame]) -> Tensor:
     """T_world_rig [F, 4, 4] in the middle of each frame, float64; one frame at least."""
-    return pose_matrix(*motion_between(*_ends(frames)).at(torch.full((len(frames),), 0.5, dtype=torch.float64)))
+    first, last = (T.double() for T in _ends(frames))
+    return pose_matrix(*motion_between(first, last).at(torch.full((len(frames),), 0.5, dtype=torch.float64)))
 
 
 def rig_motions(

@@ -185,7 +185,7 @@ def row_before(
     track: Tensor,  # [n] number of a track
     times: Tensor,  # [n] seconds
 ) -> Tensor:  # [n]
-    """The last keyframe of the track that is not after the time; its first one if all are. By halving."""
+    """Finds the last keyframe of the track up to the time, by halving. Before the track begins, it is the first keyframe."""
     bounds = key_rows(tracks.offsets, tracks.times.device)
     first, last = bounds[track], bounds[track + 1] - 1
     most = max((b - a for a, b in pairwise(tracks.offsets)), default=0)

@@ -16,13 +16,14 @@ from nurec_lite.capture.checks.causes import Cause, of_boxes, of_cameras, of_con
 from nurec_lite.capture.checks.edges import View, edge_points
 from nurec_lite.capture.checks.guesses import Guess, as_said
 from nurec_lite.capture.checks.motion import Motions
-from nurec_lite.capture.checks.motions import middle_poses, undisturbed
+from nurec_lite.capture.checks.motions import undisturbed
 from nurec_lite.capture.checks.ordered import ordered
 from nurec_lite.capture.checks.other_files import without_what_follows
 from nurec_lite.capture.checks.range_offset import OFFSET
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.two_places import APART as TWO_PLACES
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.deskew import middle_poses
 from nurec_lite.capture.evenly import spread
 from nurec_lite.capture.trajectory import nearest, trajectory_of
 from nurec_lite.capture.types import Capture

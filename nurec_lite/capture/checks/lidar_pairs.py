@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
-from nurec_lite.capture.checks.motions import middle_poses
 from nurec_lite.capture.checks.register import Cloud, Fit, Pair, Surface, cloud_of, log, velocity_of
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.deskew import middle_poses
 from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar

@@ -13,9 +13,10 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.register import Cloud, Fit, Pair, Surface, cloud_of, exp, log, velocity_of
 from nurec_lite.capture.checks.sample import SPAN, Sample, frames_in
-from nurec_lite.capture.types import POSITIONED, Frame, SweepFrame
+from nurec_lite.capture.deskew import middle_poses
+from nurec_lite.capture.types import POSITIONED, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
-from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix
+from nurec_lite.geometry.se3 import invert
 
 Told = TypeVar("Told")
 WAY = 10.0  # metres between the sweeps of a motion, at most, about
@@ -27,11 +28,6 @@ CLOSE_BY = 1.2  # times the error of the best motion: another one may become bet
 FASTEST, LONGEST = 40.0, 8.0  # metres a second and metres, of those
 BESIDE = 0.15  # seconds about a jump of the poses; motions there tell it again
 DIRECTIONS = 8  # horizontal ones, of those
-
-
-def middle_poses(frames: Sequence[Frame]) -> Tensor:  # [n, 4, 4] T_world_rig at the middle of each frame
-    first, last = (torch.stack([getattr(f, f"T_world_rig_{end}") for f in frames]).double() for end in ("start", "end"))
-    return pose_matrix(*interpolate_between(first, last, torch.full((len(frames),), 0.5, dtype=torch.float64)))
 
 
 def known_motions(sample: Sample, lidar: Lidar) -> list[Motion]:

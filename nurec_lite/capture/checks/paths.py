@@ -9,8 +9,9 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.motion import Motions
-from nurec_lite.capture.checks.motions import middle_poses, motion_to_the_next
+from nurec_lite.capture.checks.motions import motion_to_the_next
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.deskew import middle_poses
 from nurec_lite.capture.types import Capture, Frame
 
 NAME = "poses and driving"

@@ -10,13 +10,14 @@ from nurec_lite.capture.checks.delayed import delayed, turning
 from nurec_lite.capture.checks.exchanged import exchanged
 from nurec_lite.capture.checks.lidar_pairs import elsewhere
 from nurec_lite.capture.checks.motion import Motion, Motions
-from nurec_lite.capture.checks.motions import middle_poses, more_motions, undisturbed
+from nurec_lite.capture.checks.motions import more_motions, undisturbed
 from nurec_lite.capture.checks.range_offset import lengthened
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.sloped import sloped
 from nurec_lite.capture.checks.stretched import stretched
 from nurec_lite.capture.checks.turns import against
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.deskew import middle_poses
 from nurec_lite.geometry.lidar import Lidar
 
 NAME = "poses and sweeps"
