@@ -9,7 +9,7 @@
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
 and without gradients of poses and distances, with and without the options that have kernels of their own, and several views in one
-launch. Every tensor is an
+launch; then the nearest points of a first scene, and updates by several ranks. Every tensor is an
 allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
 and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for ours read their output;
 it reports findings in those alone, but does not count them.
@@ -39,6 +39,9 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.program import Parser, ends_with_a_sentence
 from nurec_lite.capture.types import Capture
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
+from nurec_lite.native.rank1_sh import Rank1ShGrad
+from nurec_lite.opt.all.fused_adam import FusedAdam
+from nurec_lite.scene.neighbours import MOST, nearest
 from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.optim import make_optimizer
@@ -174,6 +177,9 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
         state.step += 1
     if stages.plan is not None:
         _stand(stages, state)
+        _find_neighbours(state)
+    if isinstance(stages.update.optimize, FusedAdam) and stages.update.optimize.handover is not None:
+        _update_by_ranks(stages.update.optimize, state)
     if stages.plan is not None and stages.plan.max_views > 1:
         _look(stages, state)
 
@@ -183,6 +189,21 @@ def _stand(stages: Stages, state: TrainState) -> None:
     shots = stages.feed.fetch(stages, state)
     standing = StaticInputs(shots, [len(shot.sweep) + 5 for shot in shots.sweeps])
     multi_tensor_copy(standing.pairs(shots), torch.empty(2, device=state.device), (1.0, 2.0))
+
+
+def _find_neighbours(state: TrainState) -> None:
+    """The points nearest to each Gaussian, as a first scene looks for them."""
+    means = state.scene.gaussians.means.detach().double()
+    for k in (1, MOST):
+        nearest(means, means, k)
+
+
+def _update_by_ranks(update: FusedAdam, state: TrainState) -> None:
+    """The update of harmonics by the views of two ranks, and of three."""
+    g = state.scene.gaussians
+    for views in (2, 3):
+        ones = torch.ones(views, *g.means.shape, device=state.device)
+        update.early(state, Rank1ShGrad((g.sh0, g.sh_rest), ones, ones), None)
 
 
 def _look(stages: Stages, state: TrainState) -> None:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Update of harmonics without a stored gradient. A block computes the basis of its Gaussians' directions once, a
-// Gaussian a thread, and keeps it with the colours' gradients in shared memory. Then it goes through the coefficients
-// in the order of memory and multiplies on the way. For several views it first adds up the products in shared memory.
+// Gaussian and view a thread, and keeps it with the colours' gradients in shared memory. Then it goes through the
+// coefficients in the order of memory and multiplies on the way. For more than two views it first adds up the products
+// in shared memory.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
@@ -15,47 +16,52 @@ namespace {
 template <int S>
 constexpr int GAUSSIANS = 1024 / S / VALUES_PER_THREAD * VALUES_PER_THREAD;
 
-template <int S>
+// Factors of VIEWS views.
+template <int S, int VIEWS>
 struct OuterRows {
-    static constexpr int STRIDE = (S + 3) | 1;  // odd: no two threads write to one bank
-    float numbers[GAUSSIANS<S> * STRIDE];       // of a Gaussian the basis, then the three of its colour
+    static constexpr int STRIDE = (S + 3) | 1;    // odd: no two threads write to one bank
+    float numbers[VIEWS][GAUSSIANS<S> * STRIDE];  // of a Gaussian the basis, then the three of its colour
 
-    __device__ void read(AdamHarmonics const& h, int64_t view, int64_t begin, int count) {
-        int64_t const from = view * h.stride;
-        for (int row = int(threadIdx.x); row < count; row += THREADS) {
+    __device__ void read(AdamHarmonics const& h, int64_t first_view, int64_t begin, int count) {
+        for (int k = int(threadIdx.x); k < VIEWS * count; k += THREADS) {
+            int const view = VIEWS == 1 ? 0 : k / count, row = k - view * count;
+            int64_t const from = (first_view + view) * h.stride;
             float basis[S];
             sh_basis(load3(h.directions + from, begin + row), basis);
-            float* const to = numbers + STRIDE * row;
-            for (int k = 0; k < S; ++k) to[k] = basis[k];
+            float* const to = numbers[view] + STRIDE * row;
+            for (int j = 0; j < S; ++j) to[j] = basis[j];
             store3(to + S, 0, load3(h.colours + from, begin + row));
         }
-    }
-
-    __device__ void read_all(AdamHarmonics const& h, int64_t begin, int count) {
-        read(h, 0, begin, count);
         __syncthreads();
     }
+
+    __device__ void read_all(AdamHarmonics const& h, int64_t begin, int count) { read(h, 0, begin, count); }
 
     // Gradient of the k-th number of rows of COUNT columns, which begin at column FROM of 3 S.
     template <unsigned FROM, unsigned COUNT>
     __device__ float gradient(unsigned k) const {
         unsigned const row = k / COUNT, column = FROM + k % COUNT;
-        float const* const from = numbers + STRIDE * row;
-        return from[column / 3] * from[S + column % 3];
+        float sum = 0;
+#pragma unroll
+        for (int view = 0; view < VIEWS; ++view) {
+            float const* const from = numbers[view] + STRIDE * row;
+            float const product = from[column / 3] * from[S + column % 3];
+            sum = view ? sum + product : product;
+        }
+        return sum;
     }
 };
 
-// The same of the sum over several views.
+// The sum over any number of views.
 template <int S>
 struct SummedRows {
     static constexpr unsigned COLUMNS = 3 * S;
-    OuterRows<S> one;  // view
+    OuterRows<S, 1> one;  // view
     float sums[GAUSSIANS<S> * COLUMNS];
 
     __device__ void read_all(AdamHarmonics const& h, int64_t begin, int count) {
         for (int64_t v = 0; v < h.views; ++v) {
             one.read(h, v, begin, count);
-            __syncthreads();
             for (unsigned k = threadIdx.x; k < COLUMNS * unsigned(count); k += THREADS) {
                 float const product = one.template gradient<0, COLUMNS>(k);
                 sums[k] = v ? sums[k] + product : product;
@@ -117,10 +123,12 @@ void launch_rows(AdamParams const& p, unsigned vectors, AdamFactors<float> const
 
 template <int S>
 void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
-    if (p.harmonics.views > 1)
-        launch_rows<S, SummedRows<S>>(p, vectors, factors, queue);
+    if (p.harmonics.views == 1)
+        launch_rows<S, OuterRows<S, 1>>(p, vectors, factors, queue);
+    else if (p.harmonics.views == 2)  // of two ranks
+        launch_rows<S, OuterRows<S, 2>>(p, vectors, factors, queue);
     else
-        launch_rows<S, OuterRows<S>>(p, vectors, factors, queue);
+        launch_rows<S, SummedRows<S>>(p, vectors, factors, queue);
 }
 
 }  // namespace

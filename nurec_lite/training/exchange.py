@@ -166,25 +166,32 @@ class Exchange:
             early.receive(None)
         return self._others.receive(failed)
 
-    def gather(
-        self, state: TrainState, own: Rank1ShGrad, failed: Tensor | None
-    ) -> tuple[Rank1ShGrad, Tensor | None]:  # of all ranks, and whether the step of any failed
-        """The gradient of harmonics over the views of all ranks; `failed` is [], not 0 after a failed step."""
+    def packed(self, own: Rank1ShGrad, failed: Tensor | None) -> Tensor:
+        """The message of `gather` [V, 6 N + ALIGNED], a row a view: directions, colours, and whether the step failed."""
         views, n, _ = own.directions.shape
         numbers = 3 * n
         message = own.directions.new_empty(views, 2 * numbers + ALIGNED)
         message[:, :numbers] = own.directions.flatten(1)
         torch.mul(own.colours.flatten(1), 1 / self._ranks.size, out=message[:, numbers : 2 * numbers])
         message[:, 2 * numbers :] = 0 if failed is None else failed
-        found = message.new_empty(self._ranks.size * views, message.shape[1])
+        return message
+
+    def gather(
+        self,
+        state: TrainState,
+        harmonics: tuple[Tensor, Tensor],  # the parameters
+        message: Tensor,  # of this rank
+    ) -> tuple[Rank1ShGrad, Tensor]:  # of all ranks, and whether the step of any failed
+        """The gradient of harmonics over the views of all ranks; the second result is [], not 0 after a failed step."""
+        found = message.new_empty(self._ranks.size * len(message), message.shape[1])
         with span("exchange", within=BACKWARD), self._or_undone(state):
             torch.distributed.all_gather_into_tensor(
                 found, message, async_op=True
             ).wait()  # on the stream of all messages
         self._gathered = (self._ranks.size - 1) * message.nbytes
-        directions, colours = (found[:, k * numbers : (k + 1) * numbers].unflatten(1, (n, 3)) for k in range(2))
-        flag = None if failed is None else found[:, 2 * numbers].max()
-        return Rank1ShGrad(own.harmonics, directions, colours), flag
+        n = len(harmonics[0])
+        directions, colours = (found[:, k * 3 * n : (k + 1) * 3 * n].unflatten(1, (n, 3)) for k in range(2))
+        return Rank1ShGrad(harmonics, directions, colours), found[:, 6 * n].max()
 
     @property
     def bytes_a_step(self) -> int:

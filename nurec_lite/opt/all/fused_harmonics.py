@@ -74,14 +74,19 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
     if not isinstance(update, FusedAdam):
         return None
 
-    def exchanged(own: Rank1ShGrad, failed: Tensor | None) -> Rank1ShGrad | None:
-        whole, failed = exchange.gather(state, own, failed)
-        if not own.colours.is_cuda:
+    def exchanged(harmonics: tuple[Tensor, Tensor], message: Tensor) -> Rank1ShGrad | None:
+        whole, failed = exchange.gather(state, harmonics, message)
+        if not message.is_cuda:
             return whole
         update.early(state, whole, failed)
         return None
 
-    return lambda own: stages.streams.run(HARMONICS, exchanged, own, state.failed)
+    def begun(own: Rank1ShGrad) -> Rank1ShGrad | None:
+        # before what the images still have to do, which would fill the GPU
+        message = stages.streams.run(IMAGES, exchange.packed, own, state.failed)
+        return stages.streams.run(HARMONICS, exchanged, own.harmonics, message)
+
+    return begun
 
 
 def apply(stages: Stages) -> Stages:
