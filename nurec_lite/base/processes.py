@@ -110,17 +110,18 @@ class Ahead:
         count: int,
         ahead: int,  # numbers for each process
         kind: Kind = LOADERS,
+        at_once: bool = True,  # all processes begin now; False: one does, and others while a result is awaited
     ) -> None:
-        self._work, self._next, self._ahead, self._kind = work, first, 0, kind
+        self._work, self._next, self._kind = work, first, kind
         self._answers: queue.SimpleQueue[tuple[_Process, bytes | None]] = queue.SimpleQueue()
         self._ready: dict[int, bytes] = {}
         self._lost, self._closed = 0, False
         self.members: list[_Process] = []
         atexit.register(self.close)  # before multiprocessing waits for one that is stopped
-        while len(self.members) < count and self._start():
-            self._ahead += ahead
-            self._fill(first)  # it works while the next one starts
-        self._ahead = count * ahead
+        self._ahead, self._most = 0, count * ahead
+        self._to_start, self._each = count, ahead if at_once else 1
+        while self._to_start > (0 if at_once else count - 1):
+            self._start_another(first)
 
     def result(self, n: int) -> Any:
         """Returns a result; raises the error of its work, or CancelledError if another thread closes all meanwhile, or
@@ -129,12 +130,16 @@ class Ahead:
         silent = 0
         while n not in self._ready:
             go_on()
-            owing = next((member for member in self.members if n in member.owes), None)
             if self._closed:
                 raise CancelledError
+            if self._to_start and self.members:
+                self._start_another(n)
+                self._take(0)
+                continue
+            owing = next((member for member in self.members if n in member.owes), None)
             if owing is None:
                 return self._work(n)
-            silent = 0 if self._take() else silent + 1
+            silent = 0 if self._take(WAIT) else silent + 1
             if silent >= self._kind.patience or (silent >= STOPPED and owing.stopped()):
                 owing.process.kill()
             self._fill(n)
@@ -142,6 +147,13 @@ class Ahead:
         if error is not None:
             raise error
         return value
+
+    def _start_another(self, n: int) -> None:
+        """Starts one more process, which works on numbers from `n` on while the next one starts. Where the system has none left, it is the
+        last one."""
+        self._to_start = self._to_start - 1 if self._start() else 0
+        self._ahead = self._ahead + self._each if self._to_start else self._most
+        self._fill(n)
 
     def _start(self) -> bool:
         """Starts a process; returns whether the system had one left."""
@@ -167,10 +179,10 @@ class Ahead:
         for n in numbers if self.members else ():
             min(self.members, key=lambda member: len(member.owes)).ask(n)
 
-    def _take(self) -> bool:
-        """Takes in an answer; returns whether one came before long."""
+    def _take(self, wait: float) -> bool:
+        """Takes in an answer; returns whether one came within so many seconds."""
         try:
-            member, answer = self._answers.get(timeout=WAIT)
+            member, answer = self._answers.get(timeout=wait)
         except queue.Empty:
             return False
         if answer is None:

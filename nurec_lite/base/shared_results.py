@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 class _InOrder(Ahead):
     """Results in the order of the jobs, up to the last one."""
 
-    def __init__(self, work: Callable[[int], Sent], jobs: int, count: int) -> None:
+    def __init__(self, work: Callable[[int], Sent], jobs: int, count: int, at_once: bool) -> None:
         self._jobs = jobs
-        super().__init__(work, 0, count, AHEAD, LOADERS)
+        super().__init__(work, 0, count, AHEAD, LOADERS, at_once)
 
     def _more(self, n: int) -> bool:
         return self._next < self._jobs and super()._more(n)
@@ -57,18 +57,19 @@ class _Jobs:
         """Bytes of the memory."""
         return self.rooms * self.room
 
-    def begun_in(self, shared: Memory) -> Ahead:
+    def begun_in(self, shared: Memory, at_once: bool = True) -> Ahead:
         """Starts processes that do the jobs."""
 
         def work(n: int) -> Sent:
             return _sent(self.jobs[n](), shared, n % self.rooms * self.room, self.room)
 
-        return _InOrder(work, len(self.jobs), self.processes)
+        return _InOrder(work, len(self.jobs), self.processes, at_once)
 
     def begun_in_file(self, number: int) -> Ahead:
-        """Does the same with the memory in an open file, which it closes."""
+        """Does the same with the memory in an open file, which it closes. The first result need not wait until all processes have begun,
+        each of which takes 10 ms."""
         with open(number, "r+b") as file:
-            return self.begun_in(mapped(file.fileno(), self.size))
+            return self.begun_in(mapped(file.fileno(), self.size), at_once=False)
 
 
 Begun = tuple[Numbered, Memory]

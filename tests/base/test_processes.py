@@ -35,10 +35,10 @@ class UnpicklableError(Exception):
         super().__init__(text)
 
 
-@pytest.fixture
-def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
+@pytest.fixture(params=[True, False], ids=["at once", "one by one"])
+def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
     monkeypatch.setattr(processes, "WAIT", 0.05)
-    found = Ahead(square, 0, count=2, ahead=2)
+    found = Ahead(square, 0, count=2, ahead=2, at_once=request.param)
     yield found
     found.close()
 
@@ -199,6 +199,59 @@ def test_processes_work_while_others_are_started(monkeypatch: pytest.MonkeyPatch
         assert [ahead.result(n) for n in range(5, 12)] == [n * n for n in range(5, 12)]
     finally:
         ahead.close()
+
+
+def test_a_first_result_waits_for_one_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Ahead._start
+
+    def slow(ahead: Ahead) -> bool:
+        time.sleep(0.2 if ahead.members else 0)
+        return start(ahead)
+
+    monkeypatch.setattr(Ahead, "_start", slow)
+    ahead = Ahead(square, 0, count=100, ahead=2, at_once=False)
+    try:
+        assert ahead.result(0) == 0 and len(ahead.members) < 50
+    finally:
+        ahead.close()
+
+
+def test_all_processes_begin_while_results_are_awaited() -> None:
+    def work(n: int) -> int:
+        time.sleep(0.3)
+        return os.getpid()
+
+    ahead = Ahead(work, 0, count=3, ahead=2, at_once=False)
+    try:
+        found = [ahead.result(n) for n in range(6)]
+        assert set(found) == {member.process.pid for member in ahead.members} and len(set(found)) == 3
+    finally:
+        ahead.close()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_a_system_without_further_processes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, most: int, at_once: bool
+) -> None:
+    process = processes._Process
+
+    def made(*given: Any) -> processes._Process:
+        if len(begun) == most:
+            raise BlockingIOError("Resource temporarily unavailable")
+        begun.append(process(*given))
+        return begun[-1]
+
+    begun: list[processes._Process] = []
+    monkeypatch.setattr(processes, "_Process", made)
+    results = Ahead(square, 0, count=4, ahead=2, at_once=at_once)
+    try:
+        assert [results.result(n) for n in range(12)] == [n * n for n in range(12)]
+        assert len(results.members) == most
+        said = f"{most} go on" if most else "this process does their work from now on"
+        assert said in caplog.text and caplog.text.count("cannot be started") == 1
+    finally:
+        results.close()
 
 
 def zombie(pid: int) -> bool:
