@@ -66,8 +66,8 @@ class _Jobs:
         return _InOrder(work, len(self.jobs), self.processes, at_once)
 
     def begun_in_file(self, number: int) -> Ahead:
-        """Does the same with the memory in an open file, which it closes. The first result need not wait until all processes have begun,
-        each of which takes 10 ms."""
+        """Does the same with the memory in an open file, which it closes. The first result does not wait for the start of all processes,
+        10 ms each."""
         with open(number, "r+b") as file:
             return self.begun_in(mapped(file.fileno(), self.size), at_once=False)
 

@@ -82,7 +82,7 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
         return None
 
     def begun(own: Rank1ShGrad) -> Rank1ShGrad | None:
-        # before what the images still have to do, which would fill the GPU
+        # the images have further work, and their next kernel would fill the GPU: the message is packed before it
         message = stages.streams.run(IMAGES, exchange.packed, own, state.failed)
         return stages.streams.run(HARMONICS, exchanged, own.harmonics, message)
 
