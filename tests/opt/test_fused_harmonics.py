@@ -105,7 +105,7 @@ def test_steps_are_those_of_written_gradients(n: int, bands: int, device: str) -
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("bands, views", [(1, 2), (4, 3), (9, 2), (16, 7)])
+@pytest.mark.parametrize("bands, views", [(1, 2), (4, 2), (4, 3), (9, 2), (16, 2), (16, 7)])
 def test_products_of_several_views_are_added_up(bands: int, views: int, device: str) -> None:
     ours, plain = optimizers(259, bands, device)
     for written in (False, False, True):
