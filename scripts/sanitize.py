@@ -9,10 +9,10 @@
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
 and without gradients of poses and distances, with and without the options that have kernels of their own, and several views in one
-launch; then the nearest points of a first scene, and updates by several ranks. Every tensor is an
-allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
-and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for ours read their output;
-it reports findings in those alone, but does not count them.
+launch; then the nearest points of a first scene, and updates by several ranks. Every tensor is an allocation of its own
+(PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck and initcheck check
+CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for ours read their output; it reports findings in
+those alone, but does not count them.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
