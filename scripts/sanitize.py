@@ -137,6 +137,8 @@ def steps(share: str = ALL, only: str = "") -> None:
             states[same] = _state(config, capture, device, stages)
         _steps(config, stages, states[same])
         print(f"{overrides}, {cameras}: {time.monotonic() - begin:.1f} s", flush=True)
+    for state in list(states.values())[:1]:  # a share may have no steps
+        _find_neighbours(state)
 
 
 def _same(overrides: str, cameras: str) -> tuple[str, ...]:
@@ -177,7 +179,6 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
         state.step += 1
     if stages.plan is not None:
         _stand(stages, state)
-        _find_neighbours(state)
     if isinstance(stages.update.optimize, FusedAdam) and stages.update.optimize.handover is not None:
         _update_by_ranks(stages.update.optimize, state)
     if stages.plan is not None and stages.plan.max_views > 1:

@@ -110,7 +110,8 @@ class Ahead:
         count: int,
         ahead: int,  # numbers for each process
         kind: Kind = LOADERS,
-        at_once: bool = True,  # all processes begin now; False: one does, and others while a result is awaited
+        # all processes begin now, as a fork wants no thread that computes; False: one does, and others while a result is awaited
+        at_once: bool = True,
     ) -> None:
         self._work, self._next, self._kind = work, first, kind
         self._answers: queue.SimpleQueue[tuple[_Process, bytes | None]] = queue.SimpleQueue()
