@@ -36,7 +36,7 @@ def block_mean(
         return image
     h, w = image.shape[0] // factor, image.shape[1] // factor
     blocks = image[: h * factor, : w * factor].reshape(h, factor, w, factor, -1)
-    total = blocks.sum(dim=(1, 3), dtype=torch.int64)
+    total = blocks.sum(dim=(1, 3), dtype=torch.int32)  # half the time of int64
     return ((2 * total + factor * factor) // (2 * factor * factor)).to(torch.uint8)
 
 

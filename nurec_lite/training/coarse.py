@@ -10,12 +10,10 @@ from nurec_lite.bounds import AUTO
 from nurec_lite.capture.images import block_mean
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
-from nurec_lite.splat.views import camera_view
-from nurec_lite.training.shots import ImageShot, Shots
+from nurec_lite.training.shots import FACTOR, ImageShot, Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
-FACTOR = 2
 # `auto` reduces images of so many pixels or more, for this share of the run (benchmarks/LOG.md)
 LARGE, AUTO_SHARE = 1_000_000, 0.5
 
@@ -33,14 +31,13 @@ def resize(stages: Stages, state: TrainState, shots: Shots) -> Shots:
     if state.progress >= coarse_share(state.config, state.plan.capture) or not shots.images:
         return shots
     with span("resize"):
-        images = tuple(_reduced(state.plan.capture, shot) for shot in shots.images)
-        return stages.feed.place(stages, state, replace(shots, images=images))
+        return replace(shots, images=tuple(map(_reduced, shots.images)))
 
 
-def _reduced(capture: Capture, shot: ImageShot) -> ImageShot:
-    """The image where it is; its view on the host, which knows the frame's poses."""
-    view = camera_view(capture, capture.images[shot.index], "cpu", FACTOR)
-    return replace(shot, image=block_mean(shot.image, FACTOR), view=view)
+def _reduced(shot: ImageShot) -> ImageShot:
+    """The image with its reduced view, which the feed made beside the whole one: made here, it would cost the host a millisecond a step."""
+    assert shot.reduced is not None, "ShotPlan.coarse asks for reduced views"
+    return replace(shot, image=block_mean(shot.image, FACTOR), view=shot.reduced, reduced=None)
 
 
 def check_coarse(config: Config, capture: Capture) -> None:

@@ -18,6 +18,7 @@ from nurec_lite.splat.views import CameraView, LidarView, RayGroups, camera_view
 from nurec_lite.training.order import Order, generator
 from nurec_lite.training.staging_buffer import BufferSlot
 
+FACTOR = 2  # of reduction, of the images that a run may begin with (train.coarse)
 Copy = Callable[[Any], Any]  # of a tensor
 
 
@@ -29,6 +30,7 @@ class ImageShot:
     camera: int  # into Capture.cameras
     image: Tensor  # [H, W, 3] uint8
     view: CameraView
+    reduced: CameraView | None = None  # of the image reduced by FACTOR, if the run begins with these
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Shots:
         """Shots for another process: tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, half a
         millisecond of the receiver, and the sender's help), sensors by their names. `from_numpy` turns them back."""
         shots: Any = self.copied(lambda t: t.numpy())
-        images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in shots.images]
+        images = [_named(shot, lambda camera: camera.name) for shot in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
@@ -67,7 +69,9 @@ class Shots:
         """Shots from the result of `to_numpy`, with tensors, and with the capture's own cameras and lidars, so that cached
         results for a sensor are found again."""
         shots: Any = self.copied(torch.as_tensor)
-        images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera))) for s in shots.images]
+        images = [
+            _named(shot, capture.camera, lambda name: capture.camera(name).downscaled(FACTOR)) for shot in shots.images
+        ]
         sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar))) for s in shots.sweeps]
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
@@ -82,6 +86,14 @@ class Shots:
 
         images, sweeps = (tuple(_each(shot, of) for shot in shots) for shots in (self.images, self.sweeps))
         return replace(self, images=images, sweeps=sweeps)
+
+
+def _named(shot: Any, camera: Callable[[Any], Any], reduced: Callable[[Any], Any] | None = None) -> Any:
+    """The image with other names of its view's camera, and of the reduced view's if that has one."""
+    view, small = shot.view, shot.reduced
+    if small is not None:
+        small = replace(small, camera=(reduced or camera)(small.camera))
+    return replace(shot, view=replace(view, camera=camera(view.camera)), reduced=small)
 
 
 def _each(value: Any, copy: Copy) -> Any:
@@ -106,6 +118,7 @@ class ShotPlan:
     sector: int | None = field(default=None, kw_only=True)  # columns of cells in a sector; None: as `columns` says
     rank: int = field(default=0, kw_only=True)  # of the process
     ranks: int = field(default=1, kw_only=True)  # that share a step's images and sweeps equally
+    coarse: bool = field(default=False, kw_only=True)  # the run begins with reduced images
 
     @property
     def decodes(self) -> bool:
@@ -165,10 +178,11 @@ class ShotPlan:
         index: int,
         image: Tensor,  # [H, W, 3] uint8, on any device
     ) -> ImageShot:
-        """The target of an image, and its view on the host."""
+        """The target of an image, and its views on the host."""
         frame = self.capture.images[index]
         view = camera_view(self.capture, frame, "cpu")
-        return ImageShot(index, self.capture.camera_index(frame.sensor), image, view)
+        reduced = camera_view(self.capture, frame, "cpu", FACTOR) if self.coarse else None
+        return ImageShot(index, self.capture.camera_index(frame.sensor), image, view, reduced)
 
     def sweep(
         self,

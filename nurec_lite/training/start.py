@@ -27,7 +27,7 @@ from nurec_lite.training.checkpoint import (
     scene_to,
     with_lidar_opacity,
 )
-from nurec_lite.training.coarse import check_coarse
+from nurec_lite.training.coarse import check_coarse, coarse_share
 from nurec_lite.training.gone import edge_of_stored_scene
 from nurec_lite.training.history import History
 from nurec_lite.training.known_capture import check_known_capture, fresh_digest
@@ -52,7 +52,10 @@ def make_state(
     check_coarse(config, capture)
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
     t = config.train
-    plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sector=t.lidar_sector))
+    coarse = coarse_share(config, capture) > 0
+    plan = frames(
+        ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sector=t.lidar_sector, coarse=coarse)
+    )
     if t.resume is None:
         return _fresh_state(config, plan, device, partial(begin_frames, plan, device))
     return _stored_state(config, plan, device, Path(t.resume), content, digest)

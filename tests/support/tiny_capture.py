@@ -17,6 +17,7 @@ from nurec_lite.scene.gaussians import LIDAR_VALUES
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.baseline import reference_stages
+from nurec_lite.training.coarse import coarse_share
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot
 from nurec_lite.training.state import TrainState
@@ -78,7 +79,7 @@ def tiny_state(config: Config | None = None) -> TrainState:
     """The state that `nurec_lite.training.start.make_state` gives for a fresh run, at the pace of the first step, so that parts of a step
     can be called one by one."""
     config = config or tiny_config()
-    scene, plan = tiny_scene(), ShotPlan(tiny_capture(), config.seed, config.train.lidar_rays)
+    scene, plan = tiny_scene(), tiny_plan(config)
     if not config.model.lidar_opacity:
         scene.gaussians.lidar_logits = scene.gaussians.lidar_logits[:, :LIDAR_VALUES].clone()
     if config.model.calibrate:
@@ -90,13 +91,19 @@ def tiny_state(config: Config | None = None) -> TrainState:
     return state
 
 
+def tiny_plan(config: Config) -> ShotPlan:
+    capture = tiny_capture()
+    return ShotPlan(capture, config.seed, config.train.lidar_rays, coarse=coarse_share(config, capture) > 0)
+
+
 def tiny_shots(
     images: tuple[int, ...],  # steps of the plan whose images are taken
     sweeps: tuple[int, ...],  # and whose sweeps
     lidar_rays: int = 128,
+    coarse: bool = False,
 ) -> Shots:
     """Any number of either in one step; the plan itself has one of each."""
-    plan = ShotPlan(tiny_capture(), tiny_config().seed, lidar_rays)
+    plan = ShotPlan(tiny_capture(), tiny_config().seed, lidar_rays, coarse=coarse)
     loaded_images: list[ImageShot] = [plan.load(step).images[0] for step in images]
     loaded_sweeps: list[SweepShot] = [plan.load(step).sweeps[0] for step in sweeps]
     return Shots(0, tuple(loaded_images), tuple(loaded_sweeps))
