@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread a Gaussian, from its mean to its colour and back. Coefficients of unseen Gaussians, or of those without a
-// gradient of the colour, are not read; they are most of a Gaussian's data. Gaussians of a node are neighbours, so the
-// lanes of a warp that share one sum the gradient of its rotation before they write it.
+// gradient of the colour, are not read; they are most of a Gaussian's data. A block without any of the others writes
+// zeros and reads nothing else. Gaussians of a node are neighbours, so the lanes of a warp that share one sum the
+// gradient of its rotation before they write it.
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
 #include "colour_blocks.cuh"
@@ -14,8 +15,8 @@ template <int S>
 __global__ void __launch_bounds__(GAUSSIANS) shade_gaussians_kernel(Placements in, SeenHarmonics sh, float* colour) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
-    bool const seen = i < in.n && (!sh.seen || sh.seen[i]);
-    rows.read(sh.sh, in.n, seen);
+    bool const seen = i < in.n && (!sh.seen || sh.seen[i]), some = __syncthreads_or(seen);
+    if (some) rows.read(sh.sh, in.n, seen);
     if (i >= in.n) return;
     store3(colour, i, seen ? sh_colour<S>(rows.mine(), direction_of(eye_offset_of(in, i))) : Vec3<float>{0, 0, 0});
 }
@@ -47,6 +48,13 @@ __global__ void __launch_bounds__(GAUSSIANS)
     rows.write(d_sh.sh, in.n);
 }
 
+// Stores the gradients of a Gaussian in a block without a gradient of a colour.
+__device__ void store_none(Placements const& in, PlacementGrads const& d, ShRank1 const& rank1, int64_t i) {
+    bool const moves = i >= in.still;
+    store3(rank1.directions, i, {0, 0, 0}), store3(rank1.colours, i, {0, 0, 0});
+    store3(moves ? d.means : d.still_means, moves ? i - in.still : i, {0, 0, 0});
+}
+
 // The same for the rank-1 gradient: 24 bytes a Gaussian instead of 12 S.
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
@@ -54,6 +62,10 @@ __global__ void __launch_bounds__(GAUSSIANS)
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
     Vec3<float> const d_colour = gradient_of(rank1.d_colour, i, in.n);
+    if (!__syncthreads_or(is_some(d_colour))) {
+        if (i < in.n) store_none(in, d, rank1, i);
+        return;
+    }
     Quat<float> d_rotation = {};
     int node = -1;
     rows.read(sh.sh, in.n, is_some(d_colour));

@@ -37,7 +37,7 @@ struct SeenHarmonicsGrads {
 // The same before the product: basis(directions) x colours is the gradient of the coefficients.
 struct ShRank1 {
     float const* d_colour;  // [N, 3]
-    float* directions;      // [N, 3] unit, in the axes of the node
+    float* directions;      // [N, 3] unit, in the axes of the node; any where colours are 0
     float* colours;         // [N, 3] d_colour, 0 where the colour was clamped
 };
 

@@ -57,12 +57,14 @@ TORCH_LIBRARY(nurec_lite, m) {
     // From moments of all views and upstream gradients to gradients of activations, or of stored parameters: then
     // `scene` has stored_quats, and the last gradient `columns` logits. Gradients that are not `asked` for are empty;
     // means and quats of moving Gaussians are not written. An upstream gradient of scales, opacities, lidar_opacities
-    // or lidar may be one number for all; `upstream_moved` are four for each view, of moving Gaussians.
+    // or lidar may be one number for all; `upstream_moved` are four for each view, of moving Gaussians. `seen_only`:
+    // upstream gradients of scales, opacities and lidar count only where a mean has a gradient.
     m.def(
         "gaussian_backward(Tensor[] scene, Tensor[] moved, Tensor[] views, Tensor?[] grad_accum, bool[] by_lidar, "
         "bool[] "
         "moving, "
-        "bool[] wants_pose_grad, Tensor?[] upstream, Tensor?[] upstream_moved, bool[] asked, int columns) "
+        "bool[] wants_pose_grad, Tensor?[] upstream, Tensor?[] upstream_moved, bool[] asked, int columns, "
+        "bool seen_only) "
         "-> (Tensor[] found, Tensor[] d_moved, Tensor d_pose_deltas)");
     // Several views of one sensor in one launch, without gradients (raster_warps/views/views.h). `size` as in
     // list_warp_tiles; `segment`: entries of a segment of a list, 0: lists are not split; `capacity`: for Gaussians

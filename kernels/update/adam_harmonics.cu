@@ -2,7 +2,7 @@
 // Update of harmonics without a stored gradient. A block computes the basis of its Gaussians' directions once, a
 // Gaussian and view a thread, and keeps it with the colours' gradients in shared memory. Then it goes through the
 // coefficients in the order of memory and multiplies on the way. For more than two views it first adds up the products
-// in shared memory.
+// in shared memory. A sparse update leaves a block of Gaussians without a gradient at once.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
@@ -92,6 +92,17 @@ __device__ void step_columns(Rows const& rows, AdamTensor const& t, int64_t begi
         step_one<M>(t, begin + k, rows.template gradient<FROM, COUNT>(k), betas, by, draws);
 }
 
+// Whether a sparse update leaves all of a block's Gaussians as they are. All threads of a block call it.
+__device__ bool leaves_all(AdamParams const& p, int64_t begin, int count) {
+    AdamHarmonics const& h = p.harmonics;
+    if (!p.tensors[h.sh].touched_only || !p.tensors[h.rest].touched_only) return false;
+    bool some = false;
+    for (int64_t v = 0; v < h.views; ++v)
+        for (int k = int(threadIdx.x); k < 3 * count; k += THREADS)
+            some = some || h.colours[v * h.stride + 3 * begin + k] != 0;
+    return !__syncthreads_or(some);
+}
+
 // M: their moments.
 template <int S, class M, class Rows>
 __global__ void __launch_bounds__(THREADS)
@@ -101,6 +112,7 @@ __global__ void __launch_bounds__(THREADS)
     AdamHarmonics const& h = p.harmonics;
     int64_t const begin = blockIdx.x * int64_t(GAUSSIANS<S>), left = h.n - begin;
     int const count = left < GAUSSIANS<S> ? int(left) : GAUSSIANS<S>;
+    if (leaves_all(p, begin, count)) return;
     rows.read_all(h, begin, count);
     constexpr unsigned REST = 3 * S - 3;
     if constexpr (REST > 0)

@@ -81,10 +81,11 @@ def deferred_scene(
     stored: bool,  # they are activated here
     still: int,  # S
     tracks: tuple[Tensor, ...],  # starts and the later fields of ActorArrays, with the time of each view
+    seen_only: bool = False,  # regularisers give gradients to Gaussians alone whose mean has one
 ) -> DeferredScene:
     asked = [view.pose_delta is not None and view.pose_delta.requires_grad for view in views]
     by_lidar, moving = [isinstance(view, LidarView) for view in views], [has_per_ray_origins(view) for view in views]
-    way = _BackwardSpec(stored, still, by_lidar, moving, asked)
+    way = _BackwardSpec(stored, still, by_lidar, moving, asked, seen_only)
     pose_deltas = [view.pose_delta if wanted else None for view, wanted in zip(views, asked, strict=True)]
     found = _DeferredScene.apply(way, *map(packed_view, views), *tracks, *values, *pose_deltas)
     shared, of_views, grad_slots = _parts_of(found)
@@ -101,6 +102,7 @@ class _BackwardSpec:
     by_lidar: list[bool]
     moving: list[bool]
     wants_pose_delta: list[bool]
+    seen_only: bool
 
 
 _TRACKS, _SHARED, _MOVED = len(ActorArrays._fields) - 2, len(Shared._fields), len(Moved._fields)
@@ -209,6 +211,7 @@ def _finished(
         list(map(_contiguous, of_moved)),
         asked,
         ctx.columns,
+        way.seen_only,
     )
     return found
 

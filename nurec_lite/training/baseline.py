@@ -36,7 +36,7 @@ from nurec_lite.training.stages import AnyView, Capacity, FeedStages, LossStages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
 from nurec_lite.training.step import fetch, learn, mean, render_all, try_step
 from nurec_lite.training.streams import IMAGES, SWEEPS, InOrder
-from nurec_lite.training.unseen import sparse, sparse_parameters
+from nurec_lite.training.unseen import keep_unseen, sparse, sparse_parameters
 
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
@@ -207,7 +207,7 @@ def reference_stages(device: str = "cpu") -> Stages:
         ),
         LossStages(exposed_by, sliced, image_loss, lidar_loss, regularisers, terms),
         UpdateStages(
-            reduce, optimize, noise, learn, footprints, relocate, order=by_node, mcmc_split=mcmc_split, rearrange=rearrange,
+            reduce, keep_unseen, optimize, noise, learn, footprints, relocate, order=by_node, mcmc_split=mcmc_split, rearrange=rearrange,
             density=density, try_step=try_step, synchronize=synchronize,
         ),
         InOrder(),

@@ -133,9 +133,10 @@ class UpdateStages:
     """Stages from gradients to the next state, and the step around all of it."""
 
     reduce: p.UpdateState  # gradients and `failed`, over the processes that train together
+    keep_unseen: p.UpdateState  # on a long drive only seen Gaussians keep gradients of regularisers
     optimize: p.UpdateState
     noise: p.UpdateState  # after an update: scales keep a minimum, transparent Gaussians explore
-    learn: Learn  # render, loss, backward, and the three stages above
+    learn: Learn  # render, loss, backward, and the four stages above
     footprints: p.Footprints
     relocate: p.Relocate
     order: Order  # [M] rows of a relocation, those of a node consecutive
@@ -177,6 +178,7 @@ class Replacements(TypedDict, total=False):
     regularisers: p.Regularisers
     terms: Terms
     reduce: p.UpdateState
+    keep_unseen: p.UpdateState
     optimize: p.UpdateState
     noise: p.UpdateState
     learn: Learn

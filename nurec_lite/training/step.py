@@ -4,7 +4,8 @@
     shots  = stages.feed.fetch(stages, state)            next_batch, then place
     shots  = stages.feed.resize(stages, state, shots)    to the resolution of this part of the run
     stages.feed.schedule(stages, state)                  rates of the step
-    result = stages.update.learn(stages, state, shots)   correct, gather, branches (render, loss, backward), reduce, optimize, noise
+    result = stages.update.learn(stages, state, shots)   correct, gather, branches (render, loss, backward), reduce, keep_unseen,
+                                                         optimize, noise
     stages.update.density(stages, state)
 
 Options swap or wrap the stages of these names (`nurec_lite.training.stages`).
@@ -31,7 +32,6 @@ from nurec_lite.training.losses import backward, check_terms, with_range_targets
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
 from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
 from nurec_lite.training.state import ListUse, Rendered, StepResult, TrainState, overflow_of
-from nurec_lite.training.unseen import keep_unseen
 
 
 def step(stages: Stages, state: TrainState) -> StepResult:
@@ -75,7 +75,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
             backward(terms, state.config.loss)
         stages.update.reduce(state)  # while branches go on
     with span("optimize"):
-        keep_unseen(state)
+        stages.update.keep_unseen(state)
         stages.update.optimize(state)
     with span("noise"):
         stages.update.noise(state)

@@ -276,11 +276,13 @@ def test_what_hinders_is_said_once(
 # ---- the operators
 
 
-def arguments_of(device: torch.device, n: int, stored: bool, own: bool, with_pose_delta: bool) -> tuple[Any, ...]:
-    """Arguments of an image and a sweep; half of the Gaussians move."""
+def arguments_of(
+    device: torch.device, n: int, stored: bool, own: bool, with_pose_delta: bool, moving: int | None = None
+) -> tuple[Any, ...]:
+    """Arguments of an image and a sweep; half of the Gaussians move, or as many as `moving` says."""
     seed = torch.Generator().manual_seed(n)
     made = lambda *shape: torch.rand(shape, generator=seed).to(device)  # noqa: E731
-    a = n // 2
+    a = n // 2 if moving is None else moving
     result = made(2, grad_accum_floats(n))
     result.view(torch.uint8)[:, 64 * n :] = 1
     rows = [packed_view(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")]
@@ -292,7 +294,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, with_pos
     asked = [True, True, True, True, own and not stored, True]
     columns = (3 if own else 2) if stored else 0
     kinds = [False, True], [False, True], [with_pose_delta, with_pose_delta]
-    return scene, moved, rows, [one.clone() for one in result], *kinds, given, given_moved, asked, columns
+    return scene, moved, rows, [one.clone() for one in result], *kinds, given, given_moved, asked, columns, False
 
 
 @pytest.mark.parametrize("n", [0, 20])
@@ -311,6 +313,33 @@ def test_torch_s_own_checks(n: int, stored: bool, own: bool, with_pose_delta: bo
     """Rows of moving Gaussians are not written, so that outputs of two calls need not be equal."""
     args = arguments_of(device, n, stored, own, with_pose_delta)
     check_schema(torch.ops.nurec_lite.gaussian_backward.default, args)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("moving", [0.0, 0.3, 1.0])
+def test_regularisers_of_seen_gaussians_alone(moving: float, stored: bool, own: bool, device: torch.device) -> None:
+    """Blocks of 256: of the first no Gaussian has a gradient, of the second one has it, of the third every other one is seen. Moving
+    Gaussians begin in a block of standing ones."""
+    n, a = 900, int(900 * moving)
+    *args, _ = arguments_of(device, n, stored, own, True, a)
+    seen = torch.zeros(n, dtype=torch.uint8, device=device)
+    seen[512::2] = 1
+    for one in args[3]:
+        one.view(torch.uint8)[64 * n : 65 * n] = seen
+    without = seen == 0
+    without[300] = False
+    args[7] = [None if not n - a else args[7][0].masked_fill(without[: n - a, None], 0), None, *args[7][2:]]
+    args[8] = [None if t is None else t.masked_fill(without[n - a :, None], 0) for t in args[8][:3]] + args[8][3:]
+    (plain, moved, poses), found = (torch.ops.nurec_lite.gaussian_backward(*args, only) for only in (False, True))
+    for k in (2, 3, 4, 5):
+        rows = without.view(-1, *[1] * (plain[k].dim() - 1)) if len(plain[k]) else without[:0]
+        torch.testing.assert_close(found[0][k], plain[k].masked_fill(rows, 0), rtol=0, atol=0)
+        assert not len(plain[k]) or plain[k][:256].any()
+    for k in (0, 1):
+        torch.testing.assert_close(found[0][k][: n - a], plain[k][: n - a], rtol=0, atol=0)
+    torch.testing.assert_close(found[1], moved, rtol=0, atol=0)
+    torch.testing.assert_close(found[2], poses, rtol=0, atol=0)
 
 
 WRONG: dict[str, dict[int, Any]] = {

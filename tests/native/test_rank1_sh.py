@@ -52,9 +52,10 @@ def doubled(g: SplitGaussians) -> SplitGaussians:
 
 
 def colours_of(n: int, device: str = "cpu") -> Tensor:
-    """Gradients of colours; a third belongs to Gaussians that no image sees."""
+    """Gradients of colours; a third belongs to Gaussians that no image sees, and whole blocks of 128 where there are as many."""
     d_colour = torch.randn(n, 3, generator=torch.Generator().manual_seed(n)).to(device)
     d_colour[::3] = 0
+    d_colour[128:256] = d_colour[512:] = 0
     return d_colour
 
 

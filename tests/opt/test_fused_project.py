@@ -23,6 +23,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native.bind import native_stages
 from nurec_lite.opt.all import fused_project
+from nurec_lite.training import unseen
 from nurec_lite.training.stages import Stages
 
 
@@ -62,6 +63,26 @@ def test_a_step_learns_what_it_does_without(form: str, calibrate: bool, own: boo
         for stages in (stages_with(device, (*names, *more)) for more in (("fused_project",), ()))
     )
     assert_learned_alike(found, expected, device)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("form", FORMS)
+def test_on_a_long_drive_regularisers_leave_unseen_gaussians_alone(
+    form: str, ranks: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several ranks, a Gaussian that this one does not see may have a gradient: their mean comes later."""
+    names = tuple(name for name in FORMS[form] if name not in ("fused_harmonics", "no_sync"))
+    found = []
+    for long in (False, True):
+        monkeypatch.setattr(unseen, "LONG", 0 if long else 1000)
+        for more in (("fused_project",), ()):
+            stages = replace(stages_with(device, (*names, *more)), ranks=ranks)
+            found.append(learned(stages, state_for(stages, device), number=1))  # without a sweep
+    assert_learned_alike(found[2], found[3], device)
+    short, long = (gradients["opacity_logits"] for _, gradients in (found[0], found[2]))
+    hidden = (found[2][1]["means"] == 0).all(1)
+    assert short.all() and hidden.any() and not hidden.all()
+    assert torch.equal(long != 0, ~hidden.view_as(long))
 
 
 @pytest.mark.parametrize("form", FORMS)

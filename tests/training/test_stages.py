@@ -62,7 +62,7 @@ def test_the_stages_are_those_of_the_design() -> None:
         "frames begin_frames next_batch upload place fetch resize group_rays schedule "
         "correct activate interpolate collect gather capacity project tile render_camera render_lidar render_all render_views "
         "expose slice_grid image_loss lidar_loss regularisers terms "
-        "reduce optimize noise learn footprints relocate order mcmc_split rearrange density try_step synchronize"
+        "reduce keep_unseen optimize noise learn footprints relocate order mcmc_split rearrange density try_step synchronize"
     )
     assert design.split() == list(NAMES)
     assert [*NAMES, "streams"] == list(Replacements.__annotations__)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward epilogue. A thread takes a Gaussian and loops over the views that saw it: each number is written once,
-// however many views there are. Of a view that did not see it, one byte is read.
+// however many views there are. Of a view that did not see it, one byte is read. On a long drive a step sees few
+// Gaussians: a block without any of them writes zeros, and reads nothing else.
 #include "../../common/flat.cuh"
 #include "../../common/gaussians.cuh"
 #include "../../common/warp.cuh"
@@ -92,13 +93,19 @@ __device__ float number_of(UpstreamValues const& given, int64_t i) {
     return given.at ? given.at[given.one ? 0 : i] : 0.f;
 }
 
-// Stores the gradients of dynamic Gaussian `a` of the view.
-__device__ void store_moved(UpstreamMoved const& given, EpilogueGrads const& out, int64_t place, int64_t a,
+__device__ bool is_some(Vec3<float> a) {
+    return a.x != 0 || a.y != 0 || a.z != 0;
+}
+
+// Stores the gradients of dynamic Gaussian `a` of the view; returns whether its mean has one.
+__device__ bool store_moved(UpstreamMoved const& given, EpilogueGrads const& out, int64_t place, int64_t a,
                             GaussianGrad<float> g) {
+    Vec3<float> const mean = g.mean + or_zeros3(given.means, a);
     add(or_zeros4(given.quats, a), g.q);
-    store3(out.moved_means, place, g.mean + or_zeros3(given.means, a));
+    store3(out.moved_means, place, mean);
     store_quat(out.moved_quats, place, g.q);
     store3(out.velocities, place, g.v + or_zeros3(given.velocities, a));
+    return is_some(mean);
 }
 
 // Copies the rotations' gradients of all views into one array, as the interpolation's backward pass takes them.
@@ -108,11 +115,15 @@ __device__ void store_rotations(UpstreamGrads const& given, int64_t views, int64
             store_quat(to, v * nodes + k, or_zeros4(given.view[v].rotations, k));
 }
 
-// Adds upstream gradients of everything but the dynamic placements.
-__device__ void add_upstream(BackwardScene const& scene, UpstreamGrads const& given, int64_t i, Sums& sum) {
+// Adds upstream gradients of everything but the dynamic placements; `moved`: one of these has a gradient.
+__device__ void add_upstream(BackwardScene const& scene, UpstreamGrads const& given, int64_t i, bool moved, Sums& sum) {
     if (i < scene.still) {
         sum.mean = sum.mean + or_zeros3(given.still_means, i);
         add(or_zeros4(given.still_quats, i), sum.q);
+    }
+    if (given.seen_only && !moved && !is_some(sum.mean)) {
+        sum.s = {0, 0, 0}, sum.opacity = sum.lidar_opacity = sum.lidar[0] = sum.lidar[1] = 0;
+        return;
     }
     sum.s.x += number_of(given.scales, 3 * i), sum.s.y += number_of(given.scales, 3 * i + 1);
     sum.s.z += number_of(given.scales, 3 * i + 2);
@@ -156,6 +167,14 @@ __device__ void store_sums(EpilogueGrads const& out, int64_t n, Sums const* sums
     if (out.lidar_opacities) out.lidar_opacities[i] = mine.lidar_opacity;
 }
 
+// Whether a block's Gaussians stand still and get no gradient. All threads of a block call it.
+__device__ bool is_idle(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given, int64_t i) {
+    if (!given.seen_only || given.still_quats || first_row() + THREADS > scene.still) return false;
+    bool some = is_some(or_zeros3(given.still_means, i));
+    for (int v = 0; v < views.n; ++v) some = some || (views.view[v].moments && views.view[v].seen[i]);
+    return !__syncthreads_or(some);
+}
+
 // C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
 // blocks.
 template <int C, bool POSE_GRAD>
@@ -166,13 +185,15 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     __shared__ float of_warps[POSE_DELTA_FLOATS][POSE_GRAD ? WARPS : 1];
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
+    bool const idle = is_idle(scene, views, given, i);
+    bool moved = false;
     Sums& sum = sums[threadIdx.x];
     sum = {};
     store_rotations(given, views.n, scene.nodes, out.rotations);
 #pragma unroll 1  // else registers spill
     for (int v = 0; v < views.n; ++v) {
         BackwardView const& view = views.view[v];
-        bool const seen = there && view.moments && view.seen[i];
+        bool const seen = !idle && there && view.moments && view.seen[i];
         ViewGrad one = {};
         Correction<float> c = {};
         if (seen) {
@@ -183,11 +204,12 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
         if constexpr (POSE_GRAD)
             if (view.wants_pose_grad)
                 add_up(c, of_warps, rows + POSE_DELTA_FLOATS * (int64_t(gridDim.x) * v + blockIdx.x));
-        if (there && i >= scene.still) store_moved(given.view[v], out, place_of(scene, v, i), i - scene.still, one.g);
+        if (there && i >= scene.still)
+            moved |= store_moved(given.view[v], out, place_of(scene, v, i), i - scene.still, one.g);
         if (seen) add(one, view.by_lidar, own, sum);
     }
-    if (there) add_upstream(scene, given, i, sum);
-    if (C && there) to_stored(scene, i, own, sum);
+    if (there && !idle) add_upstream(scene, given, i, moved, sum);
+    if (C && there && !idle) to_stored(scene, i, own, sum);
     __syncthreads();
     store_sums<C>(out, scene.n, sums);
 }

@@ -131,7 +131,8 @@ void set_upstream_moved(cuda::UpstreamGrads& given, UpstreamTensors const& t, cu
 }
 
 // The tensors of nurec_lite.native.operators.gaussian_backward.UpstreamGrads.
-cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene const& scene, at::Device device) {
+cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene const& scene, bool seen_only,
+                                   at::Device device) {
     TORCH_CHECK_VALUE(t.size() == 6, "upstream has ", t.size(), " tensors, but must have 6");
     int64_t const n = scene.n, s = scene.still;
     return {upstream_array(t, 0, "upstream still_means", {s, 3}, device),
@@ -140,14 +141,15 @@ cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene
             upstream_values(t, 3, "upstream opacities", n, device),
             upstream_values(t, 4, "upstream lidar_opacities", n, device),
             upstream_values(t, 5, "upstream lidar", 2 * n, device),
-            {}};
+            {},
+            seen_only};
 }
 
 GradTensors gaussian_backward(at::TensorList arrays, at::TensorList moved, at::TensorList rows,
                               UpstreamTensors const& grad_accum, c10::List<bool> const& by_lidar,
                               c10::List<bool> const& moving, c10::List<bool> const& wants_pose_grad,
                               UpstreamTensors const& given, UpstreamTensors const& given_moved,
-                              c10::List<bool> const& asked, int64_t columns) {
+                              c10::List<bool> const& asked, int64_t columns, bool seen_only) {
     Tensor const turns = aligned(arrays[6]);
     std::vector<Tensor> kept(arrays.begin(), arrays.end());
     kept[6] = turns;
@@ -183,7 +185,7 @@ GradTensors gaussian_backward(at::TensorList arrays, at::TensorList moved, at::T
                                      floats_to(d_moved[2]),
                                      floats_to(d_moved[3]),
                                      floats_to(pose_grads)};
-    cuda::UpstreamGrads elsewhere = upstream_grads(given, scene, turns.device());
+    cuda::UpstreamGrads elsewhere = upstream_grads(given, scene, seen_only, turns.device());
     set_upstream_moved(elsewhere, given_moved, scene, views.n, turns.device());
     cuda::gaussian_backward(scene, views, elsewhere, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();

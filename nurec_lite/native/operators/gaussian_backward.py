@@ -61,7 +61,7 @@ def view_gradients(
     moved = MovedArrays(g.means[None], g.quats[None], g.velocities[None], none(1, 0, 4))
     found, d_moved, _ = torch.ops.nurec_lite.gaussian_backward(
         scene, moved, [view], [moments], [by_lidar], [moving], [False], [None] * 6, [None] * 4,
-        [True, True, True, True, False, by_lidar], 0,
+        [True, True, True, True, False, by_lidar], 0, False,
     )  # fmt: skip
     means, quats, scales, opacities, _, lidar = found
     s, (d_means, d_quats, d_velocities, _) = len(g.still_means), (d[0] for d in d_moved)

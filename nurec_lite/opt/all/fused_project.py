@@ -4,8 +4,9 @@
 Idea: the gradient of a Gaussian from rays is 16 sums a view. Each view turned them into gradients of means, shapes and opacities of all
 Gaussians, zeros for unseen ones; autograd added these up, view by view, and joined static and moving Gaussians. Here a view only zeroes
 and fills the rows of visible Gaussians, and one kernel turns the rows of all views into gradients, each written once. With
-fused_activate it goes on to the stored parameters and adds the gradients of regularisers and colours on the way. If poses are
-corrected, the same kernel sums the six numbers of a view's pose gradient.
+fused_activate it goes on to the stored parameters and adds the gradients of regularisers and colours on the way. On a long drive it
+leaves those of unseen Gaussians out, so that no pass after it has to. If poses are corrected, the same kernel sums the six numbers of a
+view's pose gradient.
 Source: none that we know of. Formulas: kernels/math/moments.cuh.
 Gain, code before and after, limits: docs/options/fused_project.md.
 Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view has an epilogue of
@@ -27,8 +28,10 @@ from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import Shots
+from nurec_lite.training.stage_protocols import UpdateState
 from nurec_lite.training.stages import AnyView, Gather, Learn, Stages, without_gpu
 from nurec_lite.training.state import Gathered, StepResult, TrainState
+from nurec_lite.training.unseen import is_long
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("warp_cull", "fused_interp", "collect_once")
@@ -40,33 +43,44 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class OnePass:
-    """Wraps `learn` and `gather`: Gaussians that are gathered for a step have a grad slot."""
+    """Wraps `learn` and `gather`: Gaussians that are gathered for a step have a grad slot. Wraps `keep_unseen`, which then has nothing
+    left to do."""
 
     def __init__(self, collect: FusedCollect, stored: bool) -> None:
         self._collect = collect
         self._stored = stored  # gradients go on to the stored parameters
         self._learning = False
+        self._seen_only = False  # regularisers leave unseen Gaussians alone
         self._logged: set[str] = set()
 
     def learn(self, inner: Learn) -> Learn:
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-            with self.learning():
+            # of several ranks, others may see a Gaussian
+            with self.learning(seen_only=is_long(state) and stages.ranks == 1):
                 return inner(stages, state, shots)
 
         return learn
 
+    def keep_unseen(self, inner: UpdateState) -> UpdateState:
+        def keep_unseen(state: TrainState) -> None:
+            if not self._seen_only:
+                inner(state)
+
+        return keep_unseen
+
     @contextmanager
-    def learning(self) -> Iterator[None]:
+    def learning(self, seen_only: bool = False) -> Iterator[None]:
         """Block that differentiates gathered Gaussians, once."""
-        self._learning = True
+        self._learning, self._seen_only = True, seen_only
         try:
             yield
         finally:
-            self._learning = False
+            self._learning = self._seen_only = False
 
     def gather(self, inner: Gather) -> Gather:
         def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
             if not self._learning or self._unsupported(views):
+                self._seen_only = False
                 return inner(stages, scene, views)
             return self._gathered(stages, scene, views)
 
@@ -85,7 +99,9 @@ class OnePass:
             values = backward_epilogue.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
         with span("collect"):
             moving = self._collect.moving(scene, times)
-            found = backward_epilogue.deferred_scene(views, values, self._stored, moving.still, moving.tracks)
+            found = backward_epilogue.deferred_scene(
+                views, values, self._stored, moving.still, moving.tracks, self._seen_only
+            )
             known = _by_name(found.shared)
             posed = Posed(*found.shared[:2], found.moved)
             by_lidar = [isinstance(view, LidarView) for view in views]
@@ -117,4 +133,5 @@ def apply(stages: Stages) -> Stages:
         )
     ops.load()
     one = OnePass(collect, stored=stages.changes.claims.get("activate") == "fused_activate")
-    return stages.planned("fused_project", deferred_backward=True).wrap(learn=one.learn, gather=one.gather)
+    own = stages.planned("fused_project", deferred_backward=True)
+    return own.wrap(learn=one.learn, gather=one.gather, keep_unseen=one.keep_unseen)
