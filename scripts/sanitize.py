@@ -8,9 +8,9 @@
 
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
-and without gradients of poses and distances, with and without the options that have kernels of their own, and several views in one
-launch; then the nearest points of a first scene, and updates by several ranks. Every tensor is an allocation of its own
-(PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck and initcheck check
+and without gradients of poses and distances, with and without the options that have kernels of their own, several views in one
+launch, and steps of a long drive; then the nearest points of a first scene, and updates by several ranks. Every tensor is an allocation
+of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck and initcheck check
 CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for ours read their output; it reports findings in
 those alone, but does not count them.
 """
@@ -25,7 +25,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -43,6 +44,7 @@ from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.scene.neighbours import MOST, nearest
 from nurec_lite.splat.views import camera_view, lidar_view
+from nurec_lite.training import unseen
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.stages import Stages
@@ -73,6 +75,7 @@ BACKWARD = (
 HARMONICS = "fused_interp,fused_adam,fused_colour,fused_harmonics"
 WARP_TILES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
 TOGETHER = f"fused_interp,collect_once,{WARP_TILES}"  # these put views of a step into one launch
+LONG_DRIVE = "fused_adam,fused_colour,fused_activate,fused_harmonics,fused_project"  # these pass unseen Gaussians by
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/raster_tiles/backward_table.h has it
@@ -102,6 +105,8 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
       for (degree, more), cameras in product(LAUNCHES, ("rolling", "global"))),
     *((f"model.sh_degree=1 {SMALL} {SHORT} +opt=[{TOGETHER},{more}fused_project] {own}", "rolling")
       for more, own in product(("", "fused_activate,"), OWN)),
+    *((f"model.sh_degree={degree} {SMALL} {SHORT} +opt=[{TOGETHER},{LONG_DRIVE}] {own}", "rolling, long drive")
+      for degree, own in ((1, OWN[0]), (3, OWN[1]))),
 )  # fmt: skip
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
 
@@ -135,7 +140,8 @@ def steps(share: str = ALL, only: str = "") -> None:
         same = _same(overrides, cameras)
         if same not in states:
             states[same] = _state(config, capture, device, stages)
-        _steps(config, stages, states[same])
+        with _long_drive() if "long drive" in cameras else nullcontext():
+            _steps(config, stages, states[same])
         print(f"{overrides}, {cameras}: {time.monotonic() - begin:.1f} s", flush=True)
     for state in list(states.values())[:1]:  # a share may have no steps
         _find_neighbours(state)
@@ -183,6 +189,17 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
         _update_by_ranks(stages.update.optimize, state)
     if stages.plan is not None and stages.plan.max_views > 1:
         _look(stages, state)
+
+
+@contextmanager
+def _long_drive() -> Iterator[None]:
+    """Block with steps as on a drive of many images."""
+    before = unseen.LONG, unseen.REMEMBERED
+    unseen.LONG = unseen.REMEMBERED = 0
+    try:
+        yield
+    finally:
+        unseen.LONG, unseen.REMEMBERED = before
 
 
 def _stand(stages: Stages, state: TrainState) -> None:

@@ -43,7 +43,8 @@ def block_mean(
 def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 3] uint8
     check_header(image)
     with decoding(image.name, MemoryError):  # of an image of the right size, it is the machine's
-        pixels = np.array(_open(image.data).convert("RGB"))
+        picture = _open(image.data)
+        pixels = np.array(picture if picture.mode == "RGB" else picture.convert("RGB"))  # which would copy it
     return block_mean(torch.from_numpy(pixels), image.downscale)
 
 

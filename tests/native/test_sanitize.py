@@ -92,7 +92,7 @@ def config_of(overrides: str) -> Config:
 def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str) -> None:
     config = config_of(overrides)
     kind, _, more = cameras.partition(", ")
-    assert kind in ("rolling", "global", "learned", "distant") and more in ("", "many tiles", "together")
+    assert kind in ("rolling", "global", "learned", "distant") and more in ("", "many tiles", "together", "long drive")
     assert (config.device, config.density.every, config.density.start) == ("cuda", 1, 0)
     alone = {"split_backward", "warp_cull"} & set(config.opt) and not {"batch", "fused_project"} & set(config.opt)
     assert config.train.steps == (1 if alone else 2) and ("together" in cameras) == (

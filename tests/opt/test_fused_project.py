@@ -70,7 +70,7 @@ def test_a_step_learns_what_it_does_without(form: str, calibrate: bool, own: boo
 def test_on_a_long_drive_regularisers_leave_unseen_gaussians_alone(
     form: str, ranks: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several ranks, a Gaussian that this one does not see may have a gradient: their mean comes later."""
+    """With several ranks it is done after their exchange, since another one may see a Gaussian."""
     names = tuple(name for name in FORMS[form] if name not in ("fused_harmonics", "no_sync"))
     found = []
     for long in (False, True):

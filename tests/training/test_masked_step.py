@@ -39,7 +39,7 @@ def trained(capture: Capture, options: tuple[str, ...] = ()) -> TrainState:
     config.train.coarse = 0.4
     stages = build_stages({name: parameters_of(name) for name in options}, base_stages("native", CPU))
     scene = make_scene(capture, config.model, 0, "cpu")
-    plan = stages.feed.frames(ShotPlan(capture, 0, 128))
+    plan = stages.feed.frames(ShotPlan(capture, 0, 128, coarse=True))
     state = TrainState(plan, config, scene, make_optimizer(scene, config.lr), torch.Generator().manual_seed(0), CPU)
     for k in range(2):
         state.step, state.progress = k, k / 2

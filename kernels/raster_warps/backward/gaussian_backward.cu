@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward epilogue. A thread takes a Gaussian and loops over the views that saw it: each number is written once,
 // however many views there are. Of a view that did not see it, one byte is read. On a long drive a step sees few
-// Gaussians: a block without any of them writes zeros, and reads nothing else.
+// Gaussians: a kernel before finds the blocks without any, and writes their zeros: it needs few registers.
 #include "../../common/flat.cuh"
 #include "../../common/gaussians.cuh"
 #include "../../common/warp.cuh"
@@ -169,31 +169,57 @@ __device__ void store_sums(EpilogueGrads const& out, int64_t n, Sums const* sums
 
 // Whether a block's Gaussians stand still and get no gradient. All threads of a block call it.
 __device__ bool is_idle(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given, int64_t i) {
-    if (!given.seen_only || given.still_quats || first_row() + THREADS > scene.still) return false;
+    if (given.still_quats || first_row() + THREADS > scene.still) return false;
     bool some = is_some(or_zeros3(given.still_means, i));
     for (int v = 0; v < views.n; ++v) some = some || (views.view[v].moments && views.view[v].seen[i]);
     return !__syncthreads_or(some);
 }
 
+// Stores the gradients of an idle block's Gaussians.
+template <int C>
+__device__ void store_none(BackwardViews const& views, EpilogueGrads const& out, int64_t n, float* rows) {
+    for (int v = 0; rows && v < views.n; ++v)
+        if (views.view[v].wants_pose_grad && threadIdx.x < POSE_DELTA_FLOATS)
+            rows[POSE_DELTA_FLOATS * (int64_t(gridDim.x) * v + blockIdx.x) + threadIdx.x] = 0;
+    int64_t const i = first_row() + threadIdx.x;
+    float const three[3] = {}, of_lidar[C == 3 ? 3 : 2] = {};
+    if (out.means) store_flat(out.means, n, three);
+    if (out.scales) store_flat(out.scales, n, three);
+    if (out.lidar) store_flat(out.lidar, n, of_lidar);
+    if (out.quats) store4(out.quats, i, {0, 0, 0, 0});
+    if (out.opacities) out.opacities[i] = 0;
+    if (out.lidar_opacities) out.lidar_opacities[i] = 0;
+}
+
+// Finds idle blocks, and stores the gradients of their Gaussians.
+template <int C>
+__global__ void __launch_bounds__(THREADS)
+    clear_idle_blocks_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
+                             float* rows, bool* idle) {
+    bool const mine = is_idle(scene, views, given, first_row() + threadIdx.x);
+    if (threadIdx.x == 0) idle[blockIdx.x] = mine;
+    if (mine) store_none<C>(views, out, scene.n, rows);
+}
+
 // C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
-// blocks.
+// blocks. `idle` [blocks]: null: none is.
 template <int C, bool POSE_GRAD>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     differentiate_gaussians_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
-                                   float* rows) {
+                                   float* rows, bool const* idle) {
     __shared__ Sums sums[THREADS];
     __shared__ float of_warps[POSE_DELTA_FLOATS][POSE_GRAD ? WARPS : 1];
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
-    bool const idle = is_idle(scene, views, given, i);
+    store_rotations(given, views.n, scene.nodes, out.rotations);
+    if (idle && idle[blockIdx.x]) return;
     bool moved = false;
     Sums& sum = sums[threadIdx.x];
     sum = {};
-    store_rotations(given, views.n, scene.nodes, out.rotations);
 #pragma unroll 1  // else registers spill
     for (int v = 0; v < views.n; ++v) {
         BackwardView const& view = views.view[v];
-        bool const seen = !idle && there && view.moments && view.seen[i];
+        bool const seen = there && view.moments && view.seen[i];
         ViewGrad one = {};
         Correction<float> c = {};
         if (seen) {
@@ -208,8 +234,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
             moved |= store_moved(given.view[v], out, place_of(scene, v, i), i - scene.still, one.g);
         if (seen) add(one, view.by_lidar, own, sum);
     }
-    if (there && !idle) add_upstream(scene, given, i, moved, sum);
-    if (C && there && !idle) to_stored(scene, i, own, sum);
+    if (there) add_upstream(scene, given, i, moved, sum);
+    if (C && there) to_stored(scene, i, own, sum);
     __syncthreads();
     store_sums<C>(out, scene.n, sums);
 }
@@ -230,13 +256,15 @@ template <int C>
 void launch(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given,
             EpilogueGrads const& out, Queue const& queue) {
     unsigned const blocks = blocks_for(larger<int64_t>(scene.n, 1));  // rotations are there without Gaussians, too
-    if (!out.pose_grads) {
+    float* const rows = out.pose_grads ? queue.memory.array<float>(POSE_DELTA_FLOATS * views.n * blocks) : nullptr;
+    bool* const idle = given.seen_only ? queue.memory.array<bool>(blocks) : nullptr;
+    if (idle) clear_idle_blocks_kernel<C><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
+    if (!rows) {
         differentiate_gaussians_kernel<C, false>
-            <<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, nullptr);
+            <<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
         return;
     }
-    float* const rows = queue.memory.array<float>(POSE_DELTA_FLOATS * views.n * blocks);
-    differentiate_gaussians_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows);
+    differentiate_gaussians_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
     sum_pose_grads_kernel<<<unsigned(views.n), THREADS, 0, queue.stream>>>(views, rows, int(blocks), out.pose_grads);
 }
 
