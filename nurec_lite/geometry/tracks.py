@@ -157,11 +157,8 @@ def poses_of(
     j = torch.minimum(i + 1, last)
     before, after = tracks.times[i], tracks.times[j]
     clamped = torch.minimum(torch.maximum(times.to(before), tracks.times[first]), tracks.times[last])
-    part = ((clamped - before) / (after - before).clamp(min=1e-9)).to(tracks.translations)[:, None]
-    q = quat_normalize(tracks.quaternions)
-    turn = quat_to_rotvec(quat_multiply(quat_conjugate(q[i]), q[j]))
-    t = tracks.translations
-    return quat_multiply(q[i], rotvec_to_quat(part * turn)), t[i] + part * (t[j] - t[i])
+    part = ((clamped - before) / (after - before).clamp(min=1e-9)).to(tracks.translations)
+    return _motion(tracks, i, j).at(part)
 
 
 def steady_motions(
@@ -174,10 +171,19 @@ def steady_motions(
     After the last key it stands still. A fraction within 0 to 1 of the motion gives the poses of `interpolate`.
     """
     following = torch.minimum(row + 1, key_rows(tracks.offsets, row.device)[track + 1] - 1)
-    q, t, times = quat_normalize(tracks.quaternions), tracks.translations, tracks.times
-    turn = quat_to_rotvec(quat_multiply(quat_conjugate(q[row]), q[following]))
+    times = tracks.times
     rate = (following > row) / (times[following] - times[row]).clamp(min=1e-9)
-    return times[row], rate, SteadyMotion.of(Motion(q[row], turn, t[row], t[following] - t[row]))
+    return times[row], rate, SteadyMotion.of(_motion(tracks, row, following))
+
+
+def _motion(
+    tracks: Tracks,
+    row: Tensor,  # [...] a keyframe
+    following: Tensor,  # [...] another one of the same track
+) -> Motion:
+    q, t = quat_normalize(tracks.quaternions), tracks.translations
+    turn = quat_to_rotvec(quat_multiply(quat_conjugate(q[row]), q[following]))
+    return Motion(q[row], turn, t[row], t[following] - t[row])
 
 
 def row_before(
