@@ -22,10 +22,6 @@ struct WantedRows : Rows<S> {
     }
 };
 
-__device__ inline bool is_some(Vec3<float> a) {
-    return a.x != 0 || a.y != 0 || a.z != 0;
-}
-
 // Nodes take turns, the next one being that of the first lane which still has something to give.
 __device__ inline void add_to_rotations(float* rotations, int node, Quat<float> d) {
     int const lane = int(threadIdx.x) % 32, sum = summed_value<4>(lane);

@@ -25,6 +25,10 @@ __device__ inline void store3(float* a, int64_t i, Vec3<float> v) {
     a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
 }
 
+__device__ inline bool is_some(Vec3<float> a) {
+    return a.x != 0 || a.y != 0 || a.z != 0;
+}
+
 // Stores the rows of a warp's lanes, side by side from row 32 k: 16 bytes a lane instead of 4 three times.
 __device__ inline void store3_together(float* a, int64_t i, int64_t n, Vec3<float> v, float4 (&staged)[24]) {
     int const lane = int(threadIdx.x % 32);

@@ -4,6 +4,7 @@
 // Gaussians: a kernel before finds the blocks without any, and writes their zeros: it needs few registers.
 #include "../../common/flat.cuh"
 #include "../../common/gaussians.cuh"
+#include "../../common/triples.cuh"
 #include "../../common/warp.cuh"
 #include "../../math/activate.cuh"
 #include "../../math/aligned_frame.cuh"
@@ -91,10 +92,6 @@ __device__ Quat<float> or_zeros4(float const* a, int64_t i) {
 
 __device__ float number_of(UpstreamValues const& given, int64_t i) {
     return given.at ? given.at[given.one ? 0 : i] : 0.f;
-}
-
-__device__ bool is_some(Vec3<float> a) {
-    return a.x != 0 || a.y != 0 || a.z != 0;
 }
 
 // Stores the gradients of dynamic Gaussian `a` of the view; returns whether its mean has one.
