@@ -201,6 +201,7 @@ def test_returns_of_reduced_images_are_found_anew() -> None:
     stages, (whole, early, late) = peer_stages(), (depth_state() for _ in range(3))
     for state in (early, late):
         state.config.train.coarse = 0.5
+        state.plan = replace(state.plan, coarse=True)
     late.progress = 0.5
     plain, reduced, then = (float(step(stages, state).terms["range"]) for state in (whole, early, late))
     assert then == pytest.approx(plain, rel=1e-6)
