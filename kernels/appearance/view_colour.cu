@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread a Gaussian, from its mean to its colour and back. Coefficients of unseen Gaussians, or of those without a
-// gradient of the colour, are not read; they are most of a Gaussian's data. A block without any of the others writes
-// zeros and reads nothing else. Gaussians of a node are neighbours, so the lanes of a warp that share one sum the
-// gradient of its rotation before they write it.
+// gradient of the colour, are not read; they are most of a Gaussian's data. A block that needs none writes zeros.
+// Gaussians of a node are neighbours, so the lanes of a warp that share one sum the gradient of its rotation before
+// they write it.
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
 #include "colour_blocks.cuh"

@@ -275,8 +275,9 @@ def _serve(connection: Any, work: Callable[[int], Any], parent: int) -> None:
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    _keep_freed_memory()
+    library = ctypes.CDLL(None)
+    library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _keep_freed_memory(library)
     torch.set_num_threads(1)  # those of the parent do not exist here
     try:
         while os.getppid() == parent:
@@ -286,9 +287,8 @@ def _serve(connection: Any, work: Callable[[int], Any], parent: int) -> None:
         return
 
 
-def _keep_freed_memory() -> None:
+def _keep_freed_memory(library: ctypes.CDLL) -> None:
     """Uses freed memory again. glibc gives large blocks back to the system, and page faults then take a third of a frame's decoding."""
-    library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
             library.mallopt(option, _KEPT)

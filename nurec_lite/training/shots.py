@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Split
+from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, RayGroups, camera_view, lidar_view
 from nurec_lite.training.order import Order, generator
@@ -61,7 +62,7 @@ class Shots:
         """Shots for another process: tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, half a
         millisecond of the receiver, and the sender's help), sensors by their names. `from_numpy` turns them back."""
         shots: Any = self.copied(lambda t: t.numpy())
-        images = [_named(shot, lambda camera: camera.name) for shot in shots.images]
+        images = [_with_camera(shot, shot.view.camera.name) for shot in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
@@ -69,9 +70,7 @@ class Shots:
         """Shots from the result of `to_numpy`, with tensors, and with the capture's own cameras and lidars, so that cached
         results for a sensor are found again."""
         shots: Any = self.copied(torch.as_tensor)
-        images = [
-            _named(shot, capture.camera, lambda name: capture.camera(name).downscaled(FACTOR)) for shot in shots.images
-        ]
+        images = [_with_camera(shot, capture.camera(shot.view.camera)) for shot in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar))) for s in shots.sweeps]
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
@@ -88,12 +87,13 @@ class Shots:
         return replace(self, images=images, sweeps=sweeps)
 
 
-def _named(shot: Any, camera: Callable[[Any], Any], reduced: Callable[[Any], Any] | None = None) -> Any:
-    """The image with other names of its view's camera, and of the reduced view's if that has one."""
-    view, small = shot.view, shot.reduced
-    if small is not None:
-        small = replace(small, camera=(reduced or camera)(small.camera))
-    return replace(shot, view=replace(view, camera=camera(view.camera)), reduced=small)
+def _with_camera(shot: Any, camera: Any) -> Any:
+    """The image with this camera, or its name, in its views."""
+    reduced = shot.reduced
+    if reduced is not None:
+        smaller = camera.downscaled(FACTOR) if isinstance(camera, Camera) else camera
+        reduced = replace(reduced, camera=smaller)
+    return replace(shot, view=replace(shot.view, camera=camera), reduced=reduced)
 
 
 def _each(value: Any, copy: Copy) -> Any:

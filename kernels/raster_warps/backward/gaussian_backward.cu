@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward epilogue. A thread takes a Gaussian and loops over the views that saw it: each number is written once,
-// however many views there are. Of a view that did not see it, one byte is read. On a long drive a step sees few
-// Gaussians: a kernel before finds the blocks without any, and writes their zeros: it needs few registers.
+// The backward epilogue. A thread takes a Gaussian and loops over the views that saw it. Each number is written once,
+// however many views there are. A view without sight of the Gaussian costs one byte.
+// A step of a long drive sees few Gaussians. A first kernel, with few registers, finds the idle blocks and writes
+// their zeros.
 #include "../../common/flat.cuh"
 #include "../../common/gaussians.cuh"
 #include "../../common/triples.cuh"
@@ -199,7 +200,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 // C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
-// blocks. `idle` [blocks]: null: none is.
+// blocks; null: none are asked for. `idle` [blocks]; null: none is.
 template <int C, bool POSE_GRAD>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     differentiate_gaussians_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
@@ -256,13 +257,11 @@ void launch(BackwardScene const& scene, BackwardViews const& views, UpstreamGrad
     float* const rows = out.pose_grads ? queue.memory.array<float>(POSE_DELTA_FLOATS * views.n * blocks) : nullptr;
     bool* const idle = given.seen_only ? queue.memory.array<bool>(blocks) : nullptr;
     if (idle) clear_idle_blocks_kernel<C><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
-    if (!rows) {
-        differentiate_gaussians_kernel<C, false>
-            <<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
-        return;
-    }
-    differentiate_gaussians_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
-    sum_pose_grads_kernel<<<unsigned(views.n), THREADS, 0, queue.stream>>>(views, rows, int(blocks), out.pose_grads);
+    auto* const kernel = rows ? differentiate_gaussians_kernel<C, true> : differentiate_gaussians_kernel<C, false>;
+    kernel<<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
+    if (rows)
+        sum_pose_grads_kernel<<<unsigned(views.n), THREADS, 0, queue.stream>>>(views, rows, int(blocks),
+                                                                               out.pose_grads);
 }
 
 }  // namespace
