@@ -74,11 +74,14 @@ inline int64_t checked_needed(int64_t n) {
     return n;
 }
 
+inline bool values_are_checked(at::Device device) {
+    char const* const asked = std::getenv("NUREC_LITE_CHECK");
+    return device.is_cpu() || (asked && std::string_view(asked) == "1");
+}
+
 // The tensor if its values may be read on the host; nothing otherwise.
 inline std::optional<at::Tensor> values_of(at::Tensor const& t) {
-    if (t.device().is_cpu()) return t;
-    char const* const asked = std::getenv("NUREC_LITE_CHECK");
-    return asked && std::string_view(asked) == "1" ? std::optional<at::Tensor>(t.cpu()) : std::nullopt;
+    return values_are_checked(t.device()) ? std::optional<at::Tensor>(t.cpu()) : std::nullopt;
 }
 
 // Row of the first value that breaks a rule, for messages.

@@ -58,13 +58,14 @@ TORCH_LIBRARY(nurec_lite, m) {
     // `scene` has stored_quats, and the last gradient `columns` logits. Gradients that are not `asked` for are empty;
     // means and quats of moving Gaussians are not written. An upstream gradient of scales, opacities, lidar_opacities
     // or lidar may be one number for all; `upstream_moved` are four for each view, of moving Gaussians. `seen_only`:
-    // upstream gradients of scales, opacities and lidar count only where a mean has a gradient.
+    // upstream gradients of scales, opacities and lidar count only where a mean has a gradient. `blocks` as
+    // visible_blocks has them: no gradient of the others is written.
     m.def(
         "gaussian_backward(Tensor[] scene, Tensor[] moved, Tensor[] views, Tensor?[] grad_accum, bool[] by_lidar, "
         "bool[] "
         "moving, "
         "bool[] wants_pose_grad, Tensor?[] upstream, Tensor?[] upstream_moved, bool[] asked, int columns, "
-        "bool seen_only) "
+        "bool seen_only, Tensor? blocks=None) "
         "-> (Tensor[] found, Tensor[] d_moved, Tensor d_pose_deltas)");
     // Several views of one sensor in one launch, without gradients (raster_warps/views/views.h). `size` as in
     // list_warp_tiles; `segment`: entries of a segment of a list, 0: lists are not split; `capacity`: for Gaussians
@@ -176,29 +177,36 @@ TORCH_LIBRARY(nurec_lite, m) {
     // Distances [q, k] of queries [q, 3] from their nearest points of [n, 3], ascending, and numbers [q, k] of the
     // points.
     m.def("find_nearest(Tensor queries, Tensor points, int k) -> (Tensor distances, Tensor numbers)");
-    // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
-    // without dependents is empty.
+    // Blocks of 256 Gaussians of the store, 1 where a camera may see one, with `still` of them that do not move, before
+    // others; `lenses`: views with a lens of their own.
     m.def(
-        "activate(Tensor quats, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits) "
+        "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, int still, Tensor[] views, "
+        "bool[] lenses) -> Tensor");
+    // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
+    // without dependents is empty. Out of `blocks`, opacities are 0 and nothing else is written.
+    m.def(
+        "activate(Tensor quats, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, Tensor? blocks=None) "
         "-> (Tensor unit, Tensor scales, Tensor opacities, Tensor lidar, Tensor lidar_opacities)");
     m.def(
         "activate_backward(Tensor quats, Tensor scales, Tensor opacities, Tensor lidar, Tensor lidar_opacities, "
         "int columns, Tensor? d_unit, Tensor? d_scales, Tensor? d_opacities, Tensor? d_lidar, "
         "Tensor? d_lidar_opacities) "
         "-> (Tensor d_quats, Tensor d_log_scales, Tensor d_opacity_logits, Tensor d_lidar_logits)");
-    // Means; `tie` is 0 without the lidar's opacities. Gradients that are equal for all are one number [1]: that of
-    // scales, and that of opacities without the lidar's.
+    // Means over the Gaussians of `blocks`; `tie` is 0 without the lidar's opacities. A Gaussian's gradient is that of
+    // the mean over all. Gradients that are equal for all are one number [1]: that of scales, and that of opacities
+    // without the lidar's.
     m.def(
-        "regularisers(Tensor opacities, Tensor? lidar_opacities, Tensor scales) "
+        "regularisers(Tensor opacities, Tensor? lidar_opacities, Tensor scales, Tensor? blocks=None) "
         "-> (Tensor opacity, Tensor scale, Tensor tie)");
     m.def(
         "regularisers_backward(Tensor opacities, Tensor? lidar_opacities, Tensor scales, Tensor? d_opacity, "
-        "Tensor? d_scale, Tensor? d_tie) -> (Tensor d_opacities, Tensor d_lidar_opacities, Tensor d_scales)");
+        "Tensor? d_scale, Tensor? d_tie, Tensor? blocks=None) -> (Tensor d_opacities, Tensor d_lidar_opacities, Tensor "
+        "d_scales)");
     // Moves means in place, by normal numbers from row, step and seed, and keeps log scales above `least`. `failed`
-    // not 0: nothing moves.
+    // not 0: nothing moves. Gaussians out of `blocks` stay as they are.
     m.def(
         "sgld_noise(Tensor(a!) means, Tensor(b!) log_scales, Tensor quats, Tensor opacity_logits, Tensor lidar_logits, "
-        "Tensor step, int seed, Tensor amount, Tensor? failed, float least) -> ()");
+        "Tensor step, int seed, Tensor amount, Tensor? failed, float least, Tensor? blocks=None) -> ()");
     // Opacities, before the sigmoid, and the factor of scales [N] of a Gaussian's copies; logits [N, S] of S sensors,
     // 1 or 2.
     m.def("mcmc_split(Tensor logits, Tensor copies) -> (Tensor parted, Tensor factor)");
@@ -206,11 +214,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     // tensor, values with a gradient of exactly 0 stay, and so do their moments. With directions and colours [V, N, 3]
     // of V views from view_colour_rank1, two gradients are None: of the first coefficients, and of the rest. Both
     // moments of a tensor may be bfloat16, rounded stochastically. `places` [n]: indices of these tensors' rates among
-    // more rates.
+    // more rates. `blocks`: rows of `touched_only` tensors out of them stay, whatever their gradients.
     m.def(
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "
-        "float epsilon, Tensor? directions=None, Tensor? colours=None, int[]? places=None) -> ()");
+        "float epsilon, Tensor? directions=None, Tensor? colours=None, int[]? places=None, Tensor? blocks=None) -> ()");
     // Copies the bytes of each of `values` into `into`, which on CUDA may be in page-locked memory of the host, and
     // the present `numbers`, 64 at most, into `numbers_at`.
     m.def(

@@ -2,6 +2,7 @@
 // Means over N Gaussians that a loss asks to be small. Pointers are those of the driver's device.
 #pragma once
 
+#include "../common/blocks.h"
 #include "../common/device.h"
 #include "../math/activate.cuh"
 
@@ -14,6 +15,7 @@ struct RegularisedGaussians {
     float const* opacities;        // [N]
     float const* lidar_opacities;  // [N]; null: the lidar has none of its own
     float const* scales;           // [N, 3]; not looked at for gradients
+    VisibleBlocks blocks;          // means are over their Gaussians
 };
 
 struct Terms {

@@ -13,11 +13,14 @@ constexpr int64_t SLICE = 1 << 12;  // Gaussians
 
 struct Sums {
     double opacity = 0, scale = 0, tie = 0;
+    int64_t n = 0;
 };
 
 Sums sums_of(RegularisedGaussians const& in, int64_t begin, int64_t end) {
     Sums sums;
     for (int64_t i = begin; i < end; ++i) {
+        if (!in.blocks.has(i)) continue;
+        ++sums.n;
         float opacity = 0, tie = 0;
         add_opacities(in, i, opacity, tie);
         sums.opacity += opacity, sums.tie += tie;
@@ -35,8 +38,9 @@ void regularisers(RegularisedGaussians const& in, Terms const& out) {
     for (int64_t s = 0; s < slices; ++s)
         parts[std::size_t(s)] = sums_of(in, s * SLICE, std::min(in.n, (s + 1) * SLICE));
     Sums all;
-    for (Sums const& one : parts) all.opacity += one.opacity, all.scale += one.scale, all.tie += one.tie;
-    auto const n = double(in.n);
+    for (Sums const& one : parts)
+        all.opacity += one.opacity, all.scale += one.scale, all.tie += one.tie, all.n += one.n;
+    auto const n = double(std::max<int64_t>(all.n, 1));
     *out.opacity = float(all.opacity / n), *out.scale = float(all.scale / (3 * n)), *out.tie = float(all.tie / n);
 }
 
@@ -47,7 +51,8 @@ void regularisers_backward(RegularisedGaussians const& in, TermGrads const& d) {
         return;
     }
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.n; ++i) opacities_backward(in, d, i);
+    for (int64_t i = 0; i < in.n; ++i)
+        if (in.blocks.has(i)) opacities_backward(in, d, i);
 }
 
 }  // namespace nurec::cpu

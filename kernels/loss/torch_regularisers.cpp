@@ -5,6 +5,7 @@
 
 #include <tuple>
 
+#include "../common/torch_blocks.h"
 #include "../common/torch_check.h"
 #include "regularisers.h"
 
@@ -18,21 +19,21 @@ namespace {
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 RegularisedGaussians checked_regularised(at::Tensor const& opacities, MaybeTensor const& lidar_opacities,
-                                         at::Tensor const& scales) {
+                                         at::Tensor const& scales, MaybeTensor const& blocks) {
     auto const device = opacities.device();
     check_tensor(opacities, "opacities", at::kFloat, {-1}, device);
     int64_t const n = opacities.size(0);
     if (lidar_opacities) check_tensor(*lidar_opacities, "lidar_opacities", at::kFloat, {n}, device);
     check_tensor(scales, "scales", at::kFloat, {n, 3}, device);
     return {n, opacities.const_data_ptr<float>(), lidar_opacities ? lidar_opacities->const_data_ptr<float>() : nullptr,
-            scales.const_data_ptr<float>()};
+            scales.const_data_ptr<float>(), checked_blocks(blocks, n, device)};
 }
 
 // `forward` and `backward` are the device's drivers.
 template <class Forward>
 ThreeTensors regularisers_by(Forward const& forward, at::Tensor const& opacities, MaybeTensor const& lidar_opacities,
-                             at::Tensor const& scales) {
-    RegularisedGaussians const in = checked_regularised(opacities, lidar_opacities, scales);
+                             at::Tensor const& scales, MaybeTensor const& blocks) {
+    RegularisedGaussians const in = checked_regularised(opacities, lidar_opacities, scales, blocks);
     auto const made = [&] { return at::empty({}, opacities.options()); };
     at::Tensor opacity = made(), scale = made(), tie = made();
     forward(in,
@@ -44,8 +45,8 @@ template <class Backward>
 ThreeTensors regularisers_gradients_by(Backward const& backward, at::Tensor const& opacities,
                                        MaybeTensor const& lidar_opacities, at::Tensor const& scales,
                                        MaybeTensor const& d_opacity, MaybeTensor const& d_scale,
-                                       MaybeTensor const& d_tie) {
-    RegularisedGaussians const in = checked_regularised(opacities, lidar_opacities, scales);
+                                       MaybeTensor const& d_tie, MaybeTensor const& blocks) {
+    RegularisedGaussians const in = checked_regularised(opacities, lidar_opacities, scales, blocks);
     auto const device = opacities.device();
     at::Tensor d_opacities = at::empty({lidar_opacities ? in.n : 1}, opacities.options());
     at::Tensor d_lidar = at::empty({lidar_opacities ? in.n : 0}, opacities.options());
@@ -60,35 +61,39 @@ using at::Tensor;
 
 #ifdef NUREC_CUDA
 
-ThreeTensors regularisers(Tensor const& opacities, MaybeTensor const& lidar_opacities, Tensor const& scales) {
+ThreeTensors regularisers(Tensor const& opacities, MaybeTensor const& lidar_opacities, Tensor const& scales,
+                          MaybeTensor const& blocks) {
     Site site(opacities.device());
     auto const launch = [&](RegularisedGaussians const& in, Terms const& out) {
         cuda::regularisers(in, out, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return regularisers_by(launch, opacities, lidar_opacities, scales);
+    return regularisers_by(launch, opacities, lidar_opacities, scales, blocks);
 }
 
 ThreeTensors regularisers_backward(Tensor const& opacities, MaybeTensor const& lidar_opacities, Tensor const& scales,
-                                   MaybeTensor const& d_opacity, MaybeTensor const& d_scale, MaybeTensor const& d_tie) {
+                                   MaybeTensor const& d_opacity, MaybeTensor const& d_scale, MaybeTensor const& d_tie,
+                                   MaybeTensor const& blocks) {
     Site site(opacities.device());
     auto const launch = [&](RegularisedGaussians const& in, TermGrads const& d) {
         cuda::regularisers_backward(in, d, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return regularisers_gradients_by(launch, opacities, lidar_opacities, scales, d_opacity, d_scale, d_tie);
+    return regularisers_gradients_by(launch, opacities, lidar_opacities, scales, d_opacity, d_scale, d_tie, blocks);
 }
 
 #else
 
-ThreeTensors regularisers(Tensor const& opacities, MaybeTensor const& lidar_opacities, Tensor const& scales) {
-    return regularisers_by(&cpu::regularisers, opacities, lidar_opacities, scales);
+ThreeTensors regularisers(Tensor const& opacities, MaybeTensor const& lidar_opacities, Tensor const& scales,
+                          MaybeTensor const& blocks) {
+    return regularisers_by(&cpu::regularisers, opacities, lidar_opacities, scales, blocks);
 }
 
 ThreeTensors regularisers_backward(Tensor const& opacities, MaybeTensor const& lidar_opacities, Tensor const& scales,
-                                   MaybeTensor const& d_opacity, MaybeTensor const& d_scale, MaybeTensor const& d_tie) {
+                                   MaybeTensor const& d_opacity, MaybeTensor const& d_scale, MaybeTensor const& d_tie,
+                                   MaybeTensor const& blocks) {
     return regularisers_gradients_by(&cpu::regularisers_backward, opacities, lidar_opacities, scales, d_opacity,
-                                     d_scale, d_tie);
+                                     d_scale, d_tie, blocks);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "../common/torch_site.h"
 #include "project.h"
 #include "torch_warp_tiles.h"
+#include "visible_blocks.h"
 
 namespace nurec {
 namespace {
@@ -46,6 +47,43 @@ Tensor occupied_cells(at::TensorList grid, int64_t columns) {
     cuda::count_occupied({cells, 1, nullptr}, table.mutable_data_ptr<int>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return table;
+}
+
+// Each view is a row of numbers; `lenses`: whether it has a lens of its own.
+cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits, int64_t still,
+                             at::TensorList views, c10::List<bool> const& lenses) {
+    auto const device = means.device();
+    check_tensor(means, "means", at::kFloat, {-1, 3}, device);
+    int64_t const n = means.size(0), v = int64_t(views.size());
+    check_tensor(log_scales, "log_scales", at::kFloat, {n, 3}, device);
+    check_tensor(opacity_logits, "opacity_logits", at::kFloat, {n}, device);
+    TORCH_CHECK_VALUE(still >= 0 && still <= n, "still is ", still, ", but must be 0 to ", n, ", the Gaussians");
+    check_count(v, "number of views", cuda::MAX_BLOCK_VIEWS);
+    TORCH_CHECK_VALUE(int64_t(lenses.size()) == v, "lenses has ", lenses.size(), " values, but there are ", v,
+                      " views");
+    cuda::BlockScene found = {n,
+                              still,
+                              means.const_data_ptr<float>(),
+                              log_scales.const_data_ptr<float>(),
+                              opacity_logits.const_data_ptr<float>(),
+                              v,
+                              {}};
+    for (std::size_t k = 0; k < views.size(); ++k) {
+        check_tensor(views[k], "a row of views", at::kFloat, {VIEW_NUMBERS}, device);
+        check_sensor(views[k], true);
+        found.view[k] = {row_of(views[k]), lenses[k]};
+    }
+    return found;
+}
+
+Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits, int64_t still,
+                      at::TensorList views, c10::List<bool> const& lenses) {
+    cuda::BlockScene const in = block_scene(means, log_scales, opacity_logits, still, views, lenses);
+    Site site(means.device());
+    Tensor const visible = site.empty({blocks_of_store(in.n)}, at::kByte);
+    cuda::visible_blocks(in, visible.mutable_data_ptr<uint8_t>(), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return visible;
 }
 
 // Occupied cells of a lidar, given or from its rays.
@@ -173,6 +211,7 @@ TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
     m.impl("project", &project);
 #ifdef NUREC_CUDA
     m.impl("occupied_cells", &occupied_cells);
+    m.impl("visible_blocks", &visible_blocks);
 #endif
 }
 

@@ -8,10 +8,16 @@
 namespace nurec::cuda {
 namespace {
 
+static_assert(THREADS == BLOCK_GAUSSIANS);
+
 template <int C>
 __global__ void __launch_bounds__(THREADS) activate_gaussians_kernel(StoredGaussians in, Activations out) {
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < in.n;
+    if (!in.blocks.has_block(blockIdx.x)) {
+        if (there) hide(out, i);
+        return;
+    }
     float scales[3], lidar[C];
     Quat<float> const q = there ? load4(in.quats, i) : Quat<float>{1, 0, 0, 0};
     float const opacity = there ? in.opacity_logits[i] : 0.f;

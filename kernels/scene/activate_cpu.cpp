@@ -7,6 +7,10 @@ namespace nurec::cpu {
 void activate(StoredGaussians const& in, Activations const& out) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < in.n; ++i) {
+        if (!in.blocks.has(i)) {
+            hide(out, i);
+            continue;
+        }
         store_quat(out.quats, i, normalized(load_quat(in.quats, i)));
         out.opacities[i] = sigmoid(in.opacity_logits[i]);
         for (int k = 0; k < 3; ++k) out.scales[3 * i + k] = exp(in.log_scales[3 * i + k]);

@@ -2,10 +2,12 @@
 // Binding of nurec_lite::activate and ::activate_backward: checks and allocation, for the CPU and for CUDA.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
 #include <torch/library.h>
 
 #include <tuple>
 
+#include "../common/torch_blocks.h"
 #include "../common/torch_check.h"
 #include "activate.h"
 
@@ -33,7 +35,7 @@ void check_columns(int64_t columns) {
 }
 
 StoredGaussians checked_stored(at::Tensor const& quats, at::Tensor const& log_scales, at::Tensor const& opacity_logits,
-                               at::Tensor const& lidar_logits) {
+                               at::Tensor const& lidar_logits, MaybeTensor const& blocks) {
     auto const device = quats.device();
     check_tensor(quats, "quats", at::kFloat, {-1, 4}, device);
     int64_t const n = quats.size(0);
@@ -46,17 +48,21 @@ StoredGaussians checked_stored(at::Tensor const& quats, at::Tensor const& log_sc
             quats.const_data_ptr<float>(),
             log_scales.const_data_ptr<float>(),
             opacity_logits.const_data_ptr<float>(),
-            lidar_logits.const_data_ptr<float>()};
+            lidar_logits.const_data_ptr<float>(),
+            checked_blocks(blocks, n, device)};
 }
 
 // `forward` and `backward` are the device's drivers.
 template <class Forward>
 FiveTensors activate_by(Forward const& forward, at::Tensor const& quats, at::Tensor const& log_scales,
-                        at::Tensor const& opacity_logits, at::Tensor const& lidar_logits) {
+                        at::Tensor const& opacity_logits, at::Tensor const& lidar_logits, MaybeTensor const& blocks) {
     at::Tensor const turns = aligned(quats);
-    StoredGaussians const in = checked_stored(turns, log_scales, opacity_logits, lidar_logits);
+    StoredGaussians const in = checked_stored(turns, log_scales, opacity_logits, lidar_logits, blocks);
     bool const own = in.columns > LIDAR_VALUES;
-    at::Tensor unit = at::empty_like(turns), scales = at::empty_like(log_scales);
+    // where values are checked, those that are not written pass
+    at::Tensor unit = at::empty_like(turns);
+    at::Tensor scales =
+        blocks && values_are_checked(quats.device()) ? at::ones_like(log_scales) : at::empty_like(log_scales);
     at::Tensor opacities = at::empty_like(opacity_logits), lidar = at::empty({in.n, LIDAR_VALUES}, quats.options());
     at::Tensor lidar_opacities = at::empty({own ? in.n : 0}, quats.options());
     auto const write = [](at::Tensor const& to) { return to.mutable_data_ptr<float>(); };
@@ -123,13 +129,13 @@ using at::Tensor;
 #ifdef NUREC_CUDA
 
 FiveTensors activate(Tensor const& quats, Tensor const& log_scales, Tensor const& opacity_logits,
-                     Tensor const& lidar_logits) {
+                     Tensor const& lidar_logits, MaybeTensor const& blocks) {
     Site site(quats.device());
     auto const launch = [&](StoredGaussians const& in, Activations const& out) {
         cuda::activate(in, out, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return activate_by(launch, quats, log_scales, opacity_logits, lidar_logits);
+    return activate_by(launch, quats, log_scales, opacity_logits, lidar_logits, blocks);
 }
 
 FourTensors activate_backward(Tensor const& quats, Tensor const& scales, Tensor const& opacities, Tensor const& lidar,
@@ -148,8 +154,8 @@ FourTensors activate_backward(Tensor const& quats, Tensor const& scales, Tensor 
 #else
 
 FiveTensors activate(Tensor const& quats, Tensor const& log_scales, Tensor const& opacity_logits,
-                     Tensor const& lidar_logits) {
-    return activate_by(&cpu::activate, quats, log_scales, opacity_logits, lidar_logits);
+                     Tensor const& lidar_logits, MaybeTensor const& blocks) {
+    return activate_by(&cpu::activate, quats, log_scales, opacity_logits, lidar_logits, blocks);
 }
 
 FourTensors activate_backward(Tensor const& quats, Tensor const& scales, Tensor const& opacities, Tensor const& lidar,

@@ -21,6 +21,8 @@ struct Pass {
     AdamBetas<float> betas;
     Factors by;
     uint32_t draws;
+    AdamTensor const& t;
+    VisibleBlocks blocks;
 
     Pass(AdamParams const& p, int k, Factors const& by)
         : value(p.tensors[k].value),
@@ -28,7 +30,9 @@ struct Pass {
           second(static_cast<M*>(p.tensors[k].second)),
           betas(p.betas),
           by(by),
-          draws(draws_of<M>(p.tensors[k], k)) {}
+          draws(draws_of<M>(p.tensors[k], k)),
+          t(p.tensors[k]),
+          blocks(p.blocks) {}
 };
 
 // Value i of the tensor. A kept moment is a number that its type holds, so that rounding leaves it as it is.
@@ -36,7 +40,7 @@ template <bool TOUCHED_ONLY, class M>
 NUREC_FN void step_one(Pass<M> const& to, int64_t i, float gradient) {
     AdamValue<float> const was = {to.value[i], widened(to.first[i]), widened(to.second[i])};
     AdamValue<float> const now = adam_step(was, gradient, to.betas, to.by);
-    bool const stays = TOUCHED_ONLY && gradient == 0;
+    bool const stays = TOUCHED_ONLY && (gradient == 0 || !reads(to.t, to.blocks, i));
     uint32_t const draw = NARROW<M> ? mixed(to.draws + uint32_t(i)) : 0;
     to.value[i] = stays ? was.value : now.value;
     keep(to.first[i], stays ? was.first : now.first, draw);

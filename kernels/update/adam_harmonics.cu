@@ -92,10 +92,15 @@ __device__ void step_columns(Rows const& rows, AdamTensor const& t, int64_t begi
         step_one<M>(t, begin + k, rows.template gradient<FROM, COUNT>(k), betas, by, draws);
 }
 
+__device__ bool all_unseen(VisibleBlocks const& blocks, int64_t begin, int count) {
+    return !blocks.has(begin) && !blocks.has(begin + count - 1);
+}
+
 // Whether a sparse update leaves all of a block's Gaussians as they are. All threads of a block call it.
 __device__ bool leaves_all(AdamParams const& p, int64_t begin, int count) {
     AdamHarmonics const& h = p.harmonics;
     if (!p.tensors[h.sh].touched_only || !p.tensors[h.rest].touched_only) return false;
+    if (all_unseen(p.blocks, begin, count)) return true;
     bool some = false;
     for (int64_t v = 0; v < h.views; ++v)
         for (int k = int(threadIdx.x); k < 3 * count; k += THREADS)

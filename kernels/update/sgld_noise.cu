@@ -8,8 +8,11 @@
 namespace nurec::cuda {
 namespace {
 
+static_assert(THREADS == BLOCK_GAUSSIANS);
+
 __global__ void __launch_bounds__(THREADS) add_sgld_noise_kernel(ExploringGaussians in) {
     __shared__ float rows[3 * THREADS];
+    if (!in.blocks.has_block(blockIdx.x)) return;
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < in.n;
     float means[3], log_scales[3];

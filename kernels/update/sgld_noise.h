@@ -3,6 +3,7 @@
 // of the driver's device, quats begin at a multiple of 16 bytes.
 #pragma once
 
+#include "../common/blocks.h"
 #include "../common/device.h"
 #include "../math/activate.cuh"
 #include "../math/random.cuh"
@@ -20,7 +21,8 @@ struct ExploringGaussians {
     float const* amount;          // [] standard deviations at opacity 0
     float const* failed;          // [] not 0: nothing moves; null: 0
     uint32_t seed;
-    float least;  // of a log scale
+    float least;           // of a log scale
+    VisibleBlocks blocks;  // others stay as they are
 };
 
 constexpr uint32_t NOISE = 1;  // stream of its random numbers

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "../appearance/torch_coefficients.h"
+#include "../common/torch_blocks.h"
 #include "adam.h"
 
 #ifdef NUREC_CUDA
@@ -28,6 +29,7 @@ struct AdamArguments {
     double beta_1, beta_2, epsilon;
     MaybeTensor const &directions, &colours;
     at::OptionalIntArrayRef places;  // of the rates, a tensor's own each; none: as they come
+    MaybeTensor const& blocks;       // of the Gaussians, which the rows of `touched_only` tensors are
 };
 
 // Whether the same place in memory is the same element of both, of equal shapes.
@@ -146,12 +148,34 @@ AdamHarmonics harmonics_of_step(AdamArguments const& a) {
             a.colours->const_data_ptr<float>()};
 }
 
+// Blocks of the Gaussians that the first `touched_only` tensor has; the others have as many.
+VisibleBlocks blocks_of(AdamArguments const& a) {
+    int64_t rows = -1;
+    for (std::size_t k = 0; a.blocks && k < a.touched_only.size(); ++k) {
+        if (!a.touched_only.get(k)) continue;
+        at::Tensor const& t = a.parameters[k];
+        TORCH_CHECK_VALUE(t.dim() && (rows < 0 || t.size(0) == rows) && t.numel() <= UINT32_MAX, "parameters[", k,
+                          "] has shape ", t.sizes(), ", but with blocks it must have a row for each Gaussian");
+        rows = t.size(0);
+    }
+    TORCH_CHECK_VALUE(!a.blocks || rows >= 0, "blocks are given, but no tensor is touched_only");
+    return checked_blocks(a.blocks, rows, a.rates.device());
+}
+
+// Values of a block of Gaussians in tensor k.
+uint32_t of_block(AdamArguments const& a, std::size_t k) {
+    at::Tensor const& t = a.parameters[k];
+    bool const asks = a.blocks && a.touched_only.get(k) && t.numel();
+    return asks ? uint32_t(BLOCK_GAUSSIANS * (t.numel() / t.size(0))) : 0;
+}
+
 AdamParams checked_adam(AdamArguments const& a) {
     check_adam(a);
     AdamParams p = {int(a.parameters.size()),
                     {},
                     harmonics_of_step(a),
                     a.failed ? a.failed->const_data_ptr<float>() : nullptr,
+                    blocks_of(a),
                     a.beta_1,
                     a.beta_2,
                     adam_betas<float>(a.beta_1, a.beta_2, a.epsilon)};
@@ -165,7 +189,8 @@ AdamParams checked_adam(AdamArguments const& a) {
                         a.steps[k].mutable_data_ptr<float>(),
                         rate_of(a, k),
                         narrow_moments(a, k),
-                        a.touched_only.get(k)};
+                        a.touched_only.get(k),
+                        of_block(a, k)};
     }
     return p;
 }
@@ -175,9 +200,10 @@ AdamParams checked_adam(AdamArguments const& a) {
 void adam(at::TensorList parameters, MaybeTensors const& gradients, at::TensorList first, at::TensorList second,
           at::TensorList steps, at::Tensor const& rates, std::optional<at::Tensor> const& failed,
           c10::List<bool> const& touched_only, double beta_1, double beta_2, double epsilon,
-          MaybeTensor const& directions, MaybeTensor const& colours, at::OptionalIntArrayRef places) {
+          MaybeTensor const& directions, MaybeTensor const& colours, at::OptionalIntArrayRef places,
+          MaybeTensor const& blocks) {
     AdamParams const p = checked_adam({parameters, gradients, first, second, steps, rates, failed, touched_only, beta_1,
-                                       beta_2, epsilon, directions, colours, places});
+                                       beta_2, epsilon, directions, colours, places, blocks});
     Site site(rates.device());
     cuda::adam(p, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -188,9 +214,10 @@ void adam(at::TensorList parameters, MaybeTensors const& gradients, at::TensorLi
 void adam(at::TensorList parameters, MaybeTensors const& gradients, at::TensorList first, at::TensorList second,
           at::TensorList steps, at::Tensor const& rates, std::optional<at::Tensor> const& failed,
           c10::List<bool> const& touched_only, double beta_1, double beta_2, double epsilon,
-          MaybeTensor const& directions, MaybeTensor const& colours, at::OptionalIntArrayRef places) {
+          MaybeTensor const& directions, MaybeTensor const& colours, at::OptionalIntArrayRef places,
+          MaybeTensor const& blocks) {
     AdamParams const p = checked_adam({parameters, gradients, first, second, steps, rates, failed, touched_only, beta_1,
-                                       beta_2, epsilon, directions, colours, places});
+                                       beta_2, epsilon, directions, colours, places, blocks});
     cpu::adam(p);
 }
 

@@ -2,6 +2,7 @@
 // Binding of nurec_lite::sgld_noise: checks and allocation, for the CPU and for CUDA.
 #include <torch/library.h>
 
+#include "../common/torch_blocks.h"
 #include "../common/torch_check.h"
 #include "sgld_noise.h"
 
@@ -18,6 +19,7 @@ struct ExploreArguments {
     at::Tensor const& amount;
     MaybeTensor const& failed;
     double least;
+    MaybeTensor const& blocks;
 };
 
 ExploringGaussians checked_explore(ExploreArguments const& a) {
@@ -43,15 +45,16 @@ ExploringGaussians checked_explore(ExploreArguments const& a) {
             a.amount.const_data_ptr<float>(),
             a.failed ? a.failed->const_data_ptr<float>() : nullptr,
             uint32_t(a.seed),
-            float(a.least)};
+            float(a.least),
+            checked_blocks(a.blocks, n, device)};
 }
 
 // `driver` is the device's.
 template <class Driver>
 void explore_by(Driver const& driver, ExploreArguments const& a) {
     at::Tensor const quats = aligned(a.quats);
-    driver(checked_explore(
-        {a.means, a.log_scales, quats, a.opacity_logits, a.lidar_logits, a.step, a.seed, a.amount, a.failed, a.least}));
+    driver(checked_explore({a.means, a.log_scales, quats, a.opacity_logits, a.lidar_logits, a.step, a.seed, a.amount,
+                            a.failed, a.least, a.blocks}));
 }
 
 using at::Tensor;
@@ -60,22 +63,23 @@ using at::Tensor;
 
 void sgld_noise(Tensor const& means, Tensor const& log_scales, Tensor const& quats, Tensor const& opacity_logits,
                 Tensor const& lidar_logits, Tensor const& step, int64_t seed, Tensor const& amount,
-                MaybeTensor const& failed, double least) {
+                MaybeTensor const& failed, double least, MaybeTensor const& blocks) {
     Site site(means.device());
     auto const launch = [&](ExploringGaussians const& in) {
         cuda::sgld_noise(in, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    explore_by(launch, {means, log_scales, quats, opacity_logits, lidar_logits, step, seed, amount, failed, least});
+    explore_by(launch,
+               {means, log_scales, quats, opacity_logits, lidar_logits, step, seed, amount, failed, least, blocks});
 }
 
 #else
 
 void sgld_noise(Tensor const& means, Tensor const& log_scales, Tensor const& quats, Tensor const& opacity_logits,
                 Tensor const& lidar_logits, Tensor const& step, int64_t seed, Tensor const& amount,
-                MaybeTensor const& failed, double least) {
+                MaybeTensor const& failed, double least, MaybeTensor const& blocks) {
     explore_by(&cpu::sgld_noise,
-               {means, log_scales, quats, opacity_logits, lidar_logits, step, seed, amount, failed, least});
+               {means, log_scales, quats, opacity_logits, lidar_logits, step, seed, amount, failed, least, blocks});
 }
 
 #endif

@@ -82,10 +82,11 @@ def deferred_scene(
     still: int,  # S
     tracks: tuple[Tensor, ...],  # starts and the later fields of ActorArrays, with the time of each view
     seen_only: bool = False,  # regularisers give gradients to Gaussians alone whose mean has one
+    blocks: Maybe = None,  # as by visible_blocks: others are not activated and get no gradient; with `stored` alone
 ) -> DeferredScene:
     asked = [view.pose_delta is not None and view.pose_delta.requires_grad for view in views]
     by_lidar, moving = [isinstance(view, LidarView) for view in views], [has_per_ray_origins(view) for view in views]
-    way = _BackwardSpec(stored, still, by_lidar, moving, asked, seen_only)
+    way = _BackwardSpec(stored, still, by_lidar, moving, asked, seen_only, blocks)
     pose_deltas = [view.pose_delta if wanted else None for view, wanted in zip(views, asked, strict=True)]
     found = _DeferredScene.apply(way, *map(packed_view, views), *tracks, *values, *pose_deltas)
     shared, of_views, grad_slots = _parts_of(found)
@@ -103,6 +104,7 @@ class _BackwardSpec:
     moving: list[bool]
     wants_pose_delta: list[bool]
     seen_only: bool
+    blocks: Maybe
 
 
 _TRACKS, _SHARED, _MOVED = len(ActorArrays._fields) - 2, len(Shared._fields), len(Moved._fields)
@@ -120,7 +122,7 @@ class _DeferredScene(torch.autograd.Function):
         rest = iter(tensors)
         rows, tracks = list(islice(rest, len(way.moving))), list(islice(rest, _TRACKS))
         values = Values(*islice(rest, len(Values._fields)))
-        arrays, still = (_activated if way.stored else _alias)(values), way.still
+        arrays, still = _activated(values, way.blocks) if way.stored else _alias(values), way.still
         moved = torch.ops.nurec_lite.move_actors(_actors(arrays, still, tracks))
         ctx.set_materialize_grads(False)
         ctx.way, ctx.columns = way, values.lidar.shape[1] if way.stored else 0
@@ -155,9 +157,9 @@ class _DeferredScene(torch.autograd.Function):
         return None, *[None] * len(rows), *d_tracks, *d_values, *pose_deltas
 
 
-def _activated(values: Values) -> BackwardScene:
+def _activated(values: Values, blocks: Maybe) -> BackwardScene:
     unit, scales, opacities, lidar, own = torch.ops.nurec_lite.activate(
-        values.quats, values.scales, values.opacities, values.lidar
+        values.quats, values.scales, values.opacities, values.lidar, blocks
     )
     return BackwardScene(values.means, unit, scales, opacities, own, lidar, values.quats)
 
@@ -212,6 +214,7 @@ def _finished(
         asked,
         ctx.columns,
         way.seen_only,
+        way.blocks,
     )
     return found
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward epilogue. A thread takes a Gaussian and loops over the views that saw it. Each number is written once,
 // however many views there are. A view without sight of the Gaussian costs one byte.
-// A step of a long drive sees few Gaussians. A first kernel, with few registers, finds the idle blocks and writes
-// their zeros.
+// A step of a long drive sees few Gaussians. Blocks out of view, if they are known, write nothing. If they are not, a
+// first kernel, with few registers, finds the idle blocks and writes their zeros.
 #include "../../common/flat.cuh"
 #include "../../common/gaussians.cuh"
 #include "../../common/triples.cuh"
@@ -16,6 +16,7 @@ namespace nurec::cuda {
 namespace {
 
 constexpr int WARPS = THREADS / 32;
+static_assert(THREADS == BLOCK_GAUSSIANS);
 constexpr int BLOCKS_PER_SM = 3;  // that fit on a multiprocessor without spilling on any architecture
 
 struct ViewGrad {  // of one view
@@ -173,12 +174,16 @@ __device__ bool is_idle(BackwardScene const& scene, BackwardViews const& views, 
     return !__syncthreads_or(some);
 }
 
-// Stores the gradients of an idle block's Gaussians.
-template <int C>
-__device__ void store_none(BackwardViews const& views, EpilogueGrads const& out, int64_t n, float* rows) {
-    for (int v = 0; rows && v < views.n; ++v)
+// Stores the pose gradients of an idle block.
+__device__ void clear_rows(BackwardViews const& views, float* rows) {
+    for (int v = 0; v < views.n; ++v)
         if (views.view[v].wants_pose_grad && threadIdx.x < POSE_DELTA_FLOATS)
             rows[POSE_DELTA_FLOATS * (int64_t(gridDim.x) * v + blockIdx.x) + threadIdx.x] = 0;
+}
+
+// Stores the gradients of an idle block's Gaussians.
+template <int C>
+__device__ void store_none(EpilogueGrads const& out, int64_t n) {
     int64_t const i = first_row() + threadIdx.x;
     float const three[3] = {}, of_lidar[C == 3 ? 3 : 2] = {};
     if (out.means) store_flat(out.means, n, three);
@@ -193,24 +198,27 @@ __device__ void store_none(BackwardViews const& views, EpilogueGrads const& out,
 template <int C>
 __global__ void __launch_bounds__(THREADS)
     clear_idle_blocks_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
-                             float* rows, bool* idle) {
-    bool const mine = is_idle(scene, views, given, first_row() + threadIdx.x);
-    if (threadIdx.x == 0) idle[blockIdx.x] = mine;
-    if (mine) store_none<C>(views, out, scene.n, rows);
+                             uint8_t* busy) {
+    bool const idle = is_idle(scene, views, given, first_row() + threadIdx.x);
+    if (threadIdx.x == 0) busy[blockIdx.x] = !idle;
+    if (idle) store_none<C>(out, scene.n);
 }
 
 // C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
-// blocks; null: none are asked for. `idle` [blocks]; null: none is.
+// blocks; null: none are asked for. `busy`: blocks with something to do.
 template <int C, bool POSE_GRAD>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     differentiate_gaussians_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
-                                   float* rows, bool const* idle) {
+                                   float* rows, VisibleBlocks busy) {
     __shared__ Sums sums[THREADS];
     __shared__ float of_warps[POSE_DELTA_FLOATS][POSE_GRAD ? WARPS : 1];
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
     store_rotations(given, views.n, scene.nodes, out.rotations);
-    if (idle && idle[blockIdx.x]) return;
+    if (!busy.has_block(blockIdx.x)) {
+        if constexpr (POSE_GRAD) clear_rows(views, rows);
+        return;
+    }
     bool moved = false;
     Sums& sum = sums[threadIdx.x];
     sum = {};
@@ -255,10 +263,14 @@ void launch(BackwardScene const& scene, BackwardViews const& views, UpstreamGrad
             EpilogueGrads const& out, Queue const& queue) {
     unsigned const blocks = blocks_for(larger<int64_t>(scene.n, 1));  // rotations are there without Gaussians, too
     float* const rows = out.pose_grads ? queue.memory.array<float>(POSE_DELTA_FLOATS * views.n * blocks) : nullptr;
-    bool* const idle = given.seen_only ? queue.memory.array<bool>(blocks) : nullptr;
-    if (idle) clear_idle_blocks_kernel<C><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
+    VisibleBlocks busy = given.blocks;
+    if (given.seen_only && !busy.at) {
+        auto* const found = queue.memory.array<uint8_t>(blocks);
+        clear_idle_blocks_kernel<C><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, found);
+        busy = {found};
+    }
     auto* const kernel = rows ? differentiate_gaussians_kernel<C, true> : differentiate_gaussians_kernel<C, false>;
-    kernel<<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, idle);
+    kernel<<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, busy);
     if (rows)
         sum_pose_grads_kernel<<<unsigned(views.n), THREADS, 0, queue.stream>>>(views, rows, int(blocks),
                                                                                out.pose_grads);

@@ -6,6 +6,7 @@
 // nodes.
 #pragma once
 
+#include "../../common/blocks.h"
 #include "../../common/device.h"
 #include "../../common/gaussians.h"
 #include "../../math/view_row.cuh"
@@ -65,7 +66,8 @@ struct UpstreamGrads {
     float const *still_means, *still_quats;                    // [S, 3], [S, 4]
     UpstreamValues scales, opacities, lidar_opacities, lidar;  // [N, 3], [N], [N], [N, 2]
     UpstreamMoved view[MAX_BACKWARD_VIEWS];
-    bool seen_only;  // those of shapes, opacities and lidar count only where a mean has a gradient
+    bool seen_only;        // those of shapes, opacities and lidar count only where a mean has a gradient
+    VisibleBlocks blocks;  // of the others no gradient is written
 };
 
 // Null: nothing depends on it. Means and quats of dynamic Gaussians are left to the backward pass of the interpolation.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "../../common/torch_blocks.h"
 #include "../../common/torch_check.h"
 #include "../../common/torch_site.h"
 #include "../blend/torch_segments.h"
@@ -132,7 +133,7 @@ void set_upstream_moved(cuda::UpstreamGrads& given, UpstreamTensors const& t, cu
 
 // The tensors of nurec_lite.native.operators.gaussian_backward.UpstreamGrads.
 cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene const& scene, bool seen_only,
-                                   at::Device device) {
+                                   MaybeTensor const& blocks, at::Device device) {
     TORCH_CHECK_VALUE(t.size() == 6, "upstream has ", t.size(), " tensors, but must have 6");
     int64_t const n = scene.n, s = scene.still;
     return {upstream_array(t, 0, "upstream still_means", {s, 3}, device),
@@ -142,14 +143,16 @@ cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene
             upstream_values(t, 4, "upstream lidar_opacities", n, device),
             upstream_values(t, 5, "upstream lidar", 2 * n, device),
             {},
-            seen_only};
+            seen_only,
+            checked_blocks(blocks, n, device)};
 }
 
 GradTensors gaussian_backward(at::TensorList arrays, at::TensorList moved, at::TensorList rows,
                               UpstreamTensors const& grad_accum, c10::List<bool> const& by_lidar,
                               c10::List<bool> const& moving, c10::List<bool> const& wants_pose_grad,
                               UpstreamTensors const& given, UpstreamTensors const& given_moved,
-                              c10::List<bool> const& asked, int64_t columns, bool seen_only) {
+                              c10::List<bool> const& asked, int64_t columns, bool seen_only,
+                              MaybeTensor const& blocks) {
     Tensor const turns = aligned(arrays[6]);
     std::vector<Tensor> kept(arrays.begin(), arrays.end());
     kept[6] = turns;
@@ -185,7 +188,7 @@ GradTensors gaussian_backward(at::TensorList arrays, at::TensorList moved, at::T
                                      floats_to(d_moved[2]),
                                      floats_to(d_moved[3]),
                                      floats_to(pose_grads)};
-    cuda::UpstreamGrads elsewhere = upstream_grads(given, scene, seen_only, turns.device());
+    cuda::UpstreamGrads elsewhere = upstream_grads(given, scene, seen_only, blocks, turns.device());
     set_upstream_moved(elsewhere, given_moved, scene, views.n, turns.device());
     cuda::gaussian_backward(scene, views, elsewhere, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -31,7 +31,8 @@ def register() -> None:
 
 
 def _keep_activated(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    quats, _, _, lidar_logits = inputs
+    quats, _, _, lidar_logits, blocks = inputs
+    assert blocks is None, "gradients of activations are those of all blocks"
     _, *values = output
     ctx.columns = lidar_logits.shape[1]
     ctx.set_materialize_grads(False)  # unused outputs get no gradient, as in plain torch
@@ -44,4 +45,4 @@ def _activate_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None,
         found = torch.ops.nurec_lite.activate_backward(*ctx.saved_tensors, ctx.columns, *given)
     d_unit, d_scales, d_opacities, *d_lidar = given
     asked = (d_unit is not None, d_scales is not None, d_opacities is not None, any(d is not None for d in d_lidar))
-    return tuple(d if wanted else None for d, wanted in zip(found, asked, strict=True))
+    return *(d if wanted else None for d, wanted in zip(found, asked, strict=True)), None

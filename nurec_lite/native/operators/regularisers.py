@@ -23,11 +23,12 @@ def _keep_regularised(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _regulariser_gradients(ctx: Any, *d_terms: Tensor | None) -> tuple[Tensor | None, ...]:
     """Gradient of a mean: one number for all Gaussians. Code that adds it to other gradients reads that number
     alone."""
-    opacities, lidar_opacities, scales = ctx.saved_tensors
+    *values, blocks = ctx.saved_tensors
+    opacities, lidar_opacities, scales = values
     with span("regularisers", within=BACKWARD):
-        d_opacities, d_lidar, d_scales = torch.ops.nurec_lite.regularisers_backward(*ctx.saved_tensors, *d_terms)
+        d_opacities, d_lidar, d_scales = torch.ops.nurec_lite.regularisers_backward(*values, *d_terms, blocks)
     d_opacity, d_scale, d_tie = d_terms
     sizes = None if d_scale is None else d_scales.expand_as(scales)
     if d_opacity is None and d_tie is None:
-        return None, None, sizes
-    return d_opacities.expand_as(opacities), None if lidar_opacities is None else d_lidar, sizes
+        return None, None, sizes, None
+    return d_opacities.expand_as(opacities), None if lidar_opacities is None else d_lidar, sizes, None

@@ -41,10 +41,12 @@ def regularisers(
     opacities: Tensor,  # [N] 0 to 1, the camera's
     lidar_opacities: Tensor,  # [N] the very same tensor where the lidar has none of its own
     scales: Tensor,  # [N, 3] metres
+    blocks: Tensor
+    | None = None,  # [blocks] uint8 as nurec_lite.native.operators.visible_blocks has them: of these Gaussians; None: of all
 ) -> dict[str, Tensor]:  # scalars `opacity`, `scale`, and `tie` if there are two opacities
     """Terms as by nurec_lite.training.losses.regularisers."""
     own = None if lidar_opacities is opacities else lidar_opacities
-    opacity, scale, tie = torch.ops.nurec_lite.regularisers(opacities, own, scales)
+    opacity, scale, tie = torch.ops.nurec_lite.regularisers(opacities, own, scales, blocks)
     terms = {"opacity": opacity, "scale": scale}
     return terms if own is None else terms | {"tie": tie}
 
@@ -56,10 +58,11 @@ def add_sgld_noise(
     seed: int,  # of 32 bits
     amount: Tensor,  # [] standard deviations at opacity 0
     failed: Tensor | None,  # [] not 0: no mean moves
+    blocks: Tensor | None = None,  # as above: others stay as they are
 ) -> None:
     """clamp_min_scale_ and nurec_lite.training.density.add_noise in one kernel, with draws of its own."""
     stored = g.means, g.log_scales, g.quats, g.opacity_logits, g.lidar_logits
-    torch.ops.nurec_lite.sgld_noise(*stored, step, seed, amount, failed, math.log(THINNEST))
+    torch.ops.nurec_lite.sgld_noise(*stored, step, seed, amount, failed, math.log(THINNEST), blocks)
 
 
 def updates(state: TrainState) -> Tensor:  # [] float32, on the device of the means
@@ -75,7 +78,7 @@ def noise(state: TrainState) -> None:
     assert state.lr_and_noise is not None
     g = state.scene.gaussians
     if state.config.density.noise > 0:
-        add_sgld_noise(g, updates(state), state.config.seed, state.lr_and_noise[-1], state.failed)
+        add_sgld_noise(g, updates(state), state.config.seed, state.lr_and_noise[-1], state.failed, state.visible_blocks)
     else:
         g.clamp_min_scale_()
 

@@ -51,7 +51,8 @@ class FusedAdam:
         assert state.lr_and_noise is not None
         self.prepare(state.optimizer)
         outer = None if self.handover is None else self.handover.pop()
-        update(state.optimizer, state.failed, self._sparse(state), state.lr_and_noise[:-1], outer)
+        rates, blocks = state.lr_and_noise[:-1], state.visible_blocks
+        update(state.optimizer, state.failed, self._sparse(state), rates, outer, blocks)
         state.optimizer.zero_grad(set_to_none=True)
 
     def early(
@@ -65,7 +66,12 @@ class FusedAdam:
         self.prepare(state.optimizer)
         groups = enumerate(state.optimizer.param_groups)
         places = [k for k, group in groups if any(group["params"][0] is p for p in outer.harmonics)]
-        _launch(state.optimizer, places, failed, self._sparse(state), state.lr_and_noise[:-1], outer)
+        rates, blocks = state.lr_and_noise[:-1], state.visible_blocks
+        _launch(state.optimizer, places, failed, self._sparse(state), rates, outer, blocks)
+
+    def is_sparse(self, state: TrainState) -> bool:
+        """Whether all parameters of Gaussians without a gradient stay."""
+        return set(self._sparse(state)) >= set(Gaussians.trained())
 
     def _sparse(self, state: TrainState) -> tuple[str, ...]:
         return self.touched_only or sparse_parameters(state)
@@ -81,12 +87,13 @@ def update(
     touched_only: tuple[str, ...] = (),  # as above
     rates: Tensor | None = None,  # [groups] float32, on the device; None: those of the groups are copied there
     outer: Rank1ShGrad | None = None,  # of two of the parameters
+    blocks: Tensor | None = None,  # [blocks] uint8: others stay, in the parameters of `touched_only`; None: all count
 ) -> None:
     """optimizer.step(), of the parameters that have a gradient; the state is that of torch."""
     outer = _alone(outer)
     places = [k for k, group in enumerate(optimizer.param_groups) if _has_gradient(group["params"][0], outer)]
     if places:
-        _launch(optimizer, places, failed, touched_only, rates, outer)
+        _launch(optimizer, places, failed, touched_only, rates, outer, blocks)
 
 
 @torch.no_grad()
@@ -97,6 +104,7 @@ def _launch(
     touched_only: tuple[str, ...],
     rates: Tensor | None,
     outer: Rank1ShGrad | None,
+    blocks: Tensor | None,
 ) -> None:
     groups = [optimizer.param_groups[k] for k in places]
     parameters = [group["params"][0] for group in groups]
@@ -108,7 +116,7 @@ def _launch(
     torch.ops.nurec_lite.adam(
         parameters, [p.grad for p in parameters], *([k[name] for k in kept] for name in ("exp_avg", "exp_avg_sq", "step")),
         rates, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
-        *((None, None) if outer is None else (outer.directions, outer.colours)), places,
+        *((None, None) if outer is None else (outer.directions, outer.colours)), places, blocks,
     )  # fmt: skip
 
 

@@ -19,16 +19,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
 from nurec_lite.native import backward_epilogue, ops
 from nurec_lite.native.deferred_backward import with_grad_slot
+from nurec_lite.native.operators.visible_blocks import visible_blocks
+from nurec_lite.opt.all import fused_activate
+from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.views import LidarView
+from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.stage_protocols import UpdateState
+from nurec_lite.training.stage_protocols import Regularisers, UpdateState
 from nurec_lite.training.stages import AnyView, Gather, Learn, Stages, without_gpu
 from nurec_lite.training.state import Gathered, StepResult, TrainState
 from nurec_lite.training.unseen import is_long
@@ -44,22 +48,41 @@ def unavailable(stages: Stages) -> str | None:
 
 class OnePass:
     """Wraps `learn` and `gather`: Gaussians that are gathered for a step have a grad slot. Wraps `keep_unseen`, which then has nothing
-    left to do."""
+    left to do, and `regularisers`, which read visible blocks alone."""
 
     def __init__(self, collect: FusedCollect, stored: bool) -> None:
         self._collect = collect
         self._stored = stored  # gradients go on to the stored parameters
         self._learning = False
         self._seen_only = False  # regularisers leave unseen Gaussians alone
+        self._state: TrainState | None = None  # of a step that finds visible blocks
         self._logged: set[str] = set()
 
     def learn(self, inner: Learn) -> Learn:
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
             # of several ranks, others may see a Gaussian
-            with self.learning(seen_only=is_long(state) and stages.ranks == 1):
+            seen_only = is_long(state) and stages.ranks == 1
+            by_blocks = seen_only and self._passes_blocks_by(stages, state, shots)
+            with self.learning(seen_only, state if by_blocks else None):
                 return inner(stages, state, shots)
 
         return learn
+
+    def _passes_blocks_by(self, stages: Stages, state: TrainState, shots: Shots) -> bool:
+        """Returns whether all kernels of a step leave blocks alone that no view sees. A sweep looks all around, so its step sees all."""
+        noise = stages.changes.claims.get("noise") == "fused_activate"
+        update = stages.update.optimize
+        sparse = isinstance(update, FusedAdam) and update.is_sparse(state)
+        return self._stored and noise and sparse and not shots.sweeps
+
+    def regularisers(self, inner: Regularisers) -> Regularisers:
+        def regularisers(opacities: Tensor, lidar_opacities: Tensor, scales: Tensor) -> dict[str, Tensor]:
+            blocks = None if self._state is None else self._state.visible_blocks
+            if blocks is None:
+                return inner(opacities, lidar_opacities, scales)
+            return fused_activate.regularisers(opacities, lidar_opacities, scales, blocks)
+
+        return regularisers
 
     def keep_unseen(self, inner: UpdateState) -> UpdateState:
         def keep_unseen(state: TrainState) -> None:
@@ -69,13 +92,21 @@ class OnePass:
         return keep_unseen
 
     @contextmanager
-    def learning(self, seen_only: bool = False) -> Iterator[None]:
+    def learning(
+        self,
+        seen_only: bool = False,
+        by_blocks: TrainState
+        | None = None,  # visible blocks are found for this state, and others passed by; None: all count
+    ) -> Iterator[None]:
         """Block that differentiates gathered Gaussians, once."""
-        self._learning, self._seen_only = True, seen_only
+        self._learning, self._seen_only, self._state = True, seen_only, by_blocks
         try:
             yield
         finally:
             self._learning = self._seen_only = False
+            if by_blocks is not None:
+                by_blocks.visible_blocks = None
+            self._state = None
 
     def gather(self, inner: Gather) -> Gather:
         def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
@@ -95,18 +126,28 @@ class OnePass:
 
     def _gathered(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
         times = torch.stack([view.moment() for view in views])
+        blocks = self._find_blocks(scene, views)
         with span("activate"):
             values = backward_epilogue.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
         with span("collect"):
             moving = self._collect.moving(scene, times)
             found = backward_epilogue.deferred_scene(
-                views, values, self._stored, moving.still, moving.tracks, self._seen_only
+                views, values, self._stored, moving.still, moving.tracks, self._seen_only, blocks
             )
             known = _by_name(found.shared)
             posed = Posed(*found.shared[:2], found.moved)
             by_lidar = [isinstance(view, LidarView) for view in views]
             gaussians = self._collect.split_views(scene, posed, times, known, by_lidar)
         return Gathered(tuple(map(with_grad_slot, gaussians, found.grad_slots)), known)
+
+    def _find_blocks(self, scene: Scene, views: Sequence[AnyView]) -> Tensor | None:
+        if self._state is None:
+            return None
+        cameras = [view for view in views if isinstance(view, CameraView)]
+        with span("visible_blocks"):
+            blocks = visible_blocks(scene.gaussians, self._collect.still(scene), cameras)
+        self._state.visible_blocks = blocks
+        return blocks
 
 
 def _activated(stages: Stages, scene: Scene) -> backward_epilogue.Values:
@@ -134,4 +175,4 @@ def apply(stages: Stages) -> Stages:
     ops.load()
     one = OnePass(collect, stored=stages.changes.claims.get("activate") == "fused_activate")
     own = stages.planned("fused_project", deferred_backward=True)
-    return own.wrap(learn=one.learn, gather=one.gather, keep_unseen=one.keep_unseen)
+    return own.wrap(learn=one.learn, gather=one.gather, regularisers=one.regularisers, keep_unseen=one.keep_unseen)

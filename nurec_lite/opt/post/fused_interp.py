@@ -103,11 +103,15 @@ class FusedCollect:
         each = [Moved(*values) for values in zip(*(v.unbind(0) for v in moved), strict=True)]
         return self.split_views(scene, Posed(means, quats, each), times, local, by_lidar)
 
+    def still(self, scene: Scene) -> int:
+        """The number of first rows that stay where they are."""
+        self._remember(scene)
+        return self._still or 0
+
     def moving(self, scene: Scene, times: Tensor) -> Moving:  # [Q] float64, seconds
         """The Gaussians that move, and their tracks."""
-        self._remember(scene)
+        still = self.still(scene)
         keys = self._identity_track(scene).keys, scene.tracks.times, scene.track_translations, scene.track_quaternions
-        still = self._still or 0
         return Moving(still, (self._starts[still], *keys, times))
 
     def _identity_track(self, scene: Scene) -> WithIdentityTrack:

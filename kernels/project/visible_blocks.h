@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of the store with a Gaussian that an image of the step may see: found from stored parameters, before anything
+// else is made of them. On CUDA alone.
+#pragma once
+
+#include "../common/blocks.h"
+#include "../common/device.h"
+#include "../math/view_row.cuh"
+
+namespace nurec::cuda {
+
+constexpr int MAX_BLOCK_VIEWS = 16;
+
+struct BlockView {  // of a camera
+    ViewRow<float> const* row;
+    bool has_lens;  // one of math/lens.cuh
+};
+
+struct BlockScene {
+    int64_t n, still;             // N; the first ones, which do not move
+    float const* means;           // [N, 3] metres
+    float const* log_scales;      // [N, 3]
+    float const* opacity_logits;  // [N] of cameras
+    int64_t views;
+    BlockView view[MAX_BLOCK_VIEWS];
+};
+
+// Writes [blocks] 1 or 0. Blocks with Gaussians that move count as visible.
+void visible_blocks(BlockScene const& in, uint8_t* visible, Queue const& queue);
+
+}  // namespace nurec::cuda
