@@ -20,7 +20,7 @@ __device__ Extent extent_of(BlockScene const& in, int64_t i) {
     return {load3(in.means, i), {exp(s.x), exp(s.y), exp(s.z)}, reach_of(sigmoid(in.opacity_logits[i]))};
 }
 
-__device__ bool may_see(ViewRow<float> const& row, bool has_lens, Extent const& g) {
+__device__ bool sees(ViewRow<float> const& row, bool has_lens, Extent const& g) {
     ProjectParams const none = {};  // a camera's test reads nothing of it
     Vec3<float> const mean = g.mean - row.centre, still = {0, 0, 0};
     if (has_lens) return may_see<true>(none, row.view, nullptr, mean, g.s, still, g.reach, row.lens);
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(THREADS) mark_visible_blocks_kernel(BlockScene
     for (int64_t v = 0; !some && v < in.views; ++v) {
         copy_numbers(row, in.view[v].row);
         __syncthreads();
-        some = __syncthreads_or(g.reach > 0 && may_see(row, in.view[v].has_lens, g));
+        some = __syncthreads_or(g.reach > 0 && sees(row, in.view[v].has_lens, g));
     }
     if (threadIdx.x == 0) visible[blockIdx.x] = some;
 }

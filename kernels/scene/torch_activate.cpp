@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binding of nurec_lite::activate and ::activate_backward: checks and allocation, for the CPU and for CUDA.
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/ones.h>
 #include <torch/library.h>
 
 #include <tuple>
@@ -59,11 +58,12 @@ FiveTensors activate_by(Forward const& forward, at::Tensor const& quats, at::Ten
     at::Tensor const turns = aligned(quats);
     StoredGaussians const in = checked_stored(turns, log_scales, opacity_logits, lidar_logits, blocks);
     bool const own = in.columns > LIDAR_VALUES;
-    // where values are checked, those that are not written pass
-    at::Tensor unit = at::empty_like(turns);
-    at::Tensor scales =
-        blocks && values_are_checked(quats.device()) ? at::ones_like(log_scales) : at::empty_like(log_scales);
-    at::Tensor opacities = at::empty_like(opacity_logits), lidar = at::empty({in.n, LIDAR_VALUES}, quats.options());
+    bool const checked = blocks && values_are_checked(quats.device());  // then numbers that are not written pass, too
+    auto const made = [&](at::IntArrayRef shape) {
+        return checked ? at::ones(shape, quats.options()) : at::empty(shape, quats.options());
+    };
+    at::Tensor unit = made({in.n, 4}), scales = made({in.n, 3}), opacities = made({in.n});
+    at::Tensor lidar = made({in.n, LIDAR_VALUES});
     at::Tensor lidar_opacities = at::empty({own ? in.n : 0}, quats.options());
     auto const write = [](at::Tensor const& to) { return to.mutable_data_ptr<float>(); };
     forward(in, Activations{write(unit), write(scales), write(opacities), write(lidar),

@@ -25,6 +25,7 @@ from nurec_lite.native.bind import native_stages
 from nurec_lite.opt.all import fused_project
 from nurec_lite.training import unseen
 from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
 
 
 @pytest.fixture(params=DEVICES)
@@ -83,6 +84,77 @@ def test_on_a_long_drive_regularisers_leave_unseen_gaussians_alone(
     hidden = (found[2][1]["means"] == 0).all(1)
     assert short.all() and hidden.any() and not hidden.all()
     assert torch.equal(long != 0, ~hidden.view_as(long))
+
+
+BELOW = 256  # first Gaussians, a block, under the ground
+
+
+def underground(stages: Stages, device: torch.device, noise: float = 0.0) -> TrainState:
+    """A state whose first block no image sees, before a step without a sweep."""
+    state = state_for(stages, device)
+    state.config.density.noise, state.plan = noise, replace(state.plan, sweeps_every=2)
+    stages.feed.schedule(stages, state)
+    with torch.no_grad():
+        state.scene.gaussians.means[:BELOW, 2] -= 300
+    state.step = 1
+    return state
+
+
+def image_step(stages: Stages, state: TrainState) -> list[Tensor | None]:
+    """Learns from an image; returns the visible blocks before the update and after the step."""
+    found: list[Tensor | None] = []
+    inner = stages.update.noise
+
+    def noise(state: TrainState) -> None:
+        found.append(state.visible_blocks)
+        inner(state)
+
+    stages = stages.replaced(noise=noise)
+    stages.update.learn(stages, state, stages.feed.fetch(stages, state))
+    return [*found, state.visible_blocks]
+
+
+@pytest.fixture
+def every_drive_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unseen, "LONG", 0)
+    monkeypatch.setattr(unseen, "REMEMBERED", 0)
+
+
+@pytest.mark.usefixtures("every_drive_is_long")
+def test_a_long_drive_passes_blocks_by(device: torch.device) -> None:
+    """A step without noise learns the same as one that reads all Gaussians."""
+    ended = []
+    for more in (("fused_project",), ()):
+        stages = stages_with(device, (*ALL, *more))
+        state = underground(stages, device)
+        ended.append((image_step(stages, state), everything(state)))
+    (inside, after), none = ended[0][0], ended[1][0]
+    assert inside is not None and inside[0] == 0 and inside[1:].any() and after is None and none == [None, None]
+    for name, value in ended[1][1].items():
+        off = float((ended[0][1][name].double() - value.double()).norm())
+        assert off <= (1e-2 if device.type == "cuda" else 3e-5) * float(value.double().norm()) + 1e-9, f"{name}: {off}"
+
+
+@pytest.mark.usefixtures("every_drive_is_long")
+def test_noise_leaves_blocks_out_of_view_alone(device: torch.device) -> None:
+    stages = stages_with(device, (*ALL, "fused_project"))
+    state = underground(stages, device, noise=1e4)
+    before = state.scene.gaussians.means.detach().clone()
+    image_step(stages, state)
+    moved = (state.scene.gaussians.means != before).any(1)
+    assert not moved[:BELOW].any() and moved[BELOW:].any()
+
+
+@pytest.mark.usefixtures("every_drive_is_long")
+@pytest.mark.parametrize("left_out", ["fused_activate", "fused_adam", "a sweep", "another rank"])
+def test_all_blocks_count_where_a_kernel_reads_them(left_out: str, device: torch.device) -> None:
+    """Else it would read what nobody wrote."""
+    names = tuple(name for name in ALL if name != left_out and (left_out != "fused_adam" or name != "fused_harmonics"))
+    stages = stages_with(device, (*names, "fused_project"))
+    stages = replace(stages, ranks=2 if left_out == "another rank" else 1)
+    state = underground(stages, device)
+    state.step = 0 if left_out == "a sweep" else 1
+    assert image_step(stages, state) == [None, None]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator visible_blocks (kernels/project/visible_blocks.cu), and the backward epilogue that passes blocks by: on CUDA alone.
+Operators of both devices that take blocks: test_block_operators.py."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from look_scenes import lens_views, views_of
+from operators import check_schema
+from parity import DEVICES
+from splat_scenes import POSE, make_pose
+from test_backward_epilogue import arguments_of, looking
+from torch import Tensor
+from warp_tile_scenes import driven
+
+from nurec_lite.native.operators.project import project_to_tiles
+from nurec_lite.native.operators.shared import has_lens, packed_view
+from nurec_lite.native.operators.visible_blocks import BLOCK, visible_blocks
+from nurec_lite.scene.gaussians import Gaussians, WorldGaussians, activate
+from nurec_lite.splat.views import CameraView
+
+CAMERAS = ("still camera", "moving camera", "lens")
+ASIDE = make_pose((0.0, 2.0, 0.0), (0.0, 0.0, 0.0))  # about as far as a lens of 200 degrees sees
+DEEP = math.log(1e-6)  # a logit: far below the least response
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+# ---- the operator visible_blocks
+
+
+def cameras_of(kind: str, device: torch.device) -> list[CameraView]:
+    """Two views, one aside of the other."""
+    views: list[Any] = lens_views(("fisheye",) * 2, device) if kind == "lens" else views_of(kind, 2, device)
+    return [views[0], looking(views[1], ASIDE)]  # type: ignore[list-item]
+
+
+def ring(n: int, device: torch.device) -> Gaussians:
+    """Stored Gaussians about a camera at POSE; those of a block are neighbours, and the first block is straight ahead."""
+    seed = torch.Generator().manual_seed(n)
+    number = torch.arange(n) // BLOCK
+    angle = 0.7 * number
+    local = 6 * torch.stack([angle.sin(), torch.zeros(n), angle.cos()], dim=1) + 0.2 * torch.randn(n, 3, generator=seed)
+    T = POSE.float()
+    g = Gaussians(
+        means=local @ T[:3, :3].T + T[:3, 3], quats=torch.randn(n, 4, generator=seed),
+        log_scales=torch.randn(n, 3, generator=seed) - 4, opacity_logits=torch.randn(n, generator=seed),
+        sh0=torch.zeros(n, 1, 3), sh_rest=torch.zeros(n, 0, 3), lidar_logits=torch.zeros(n, 2),
+        node=torch.zeros(n, dtype=torch.int64),
+    )  # fmt: skip
+    return Gaussians(**{k: v.to(device) for k, v in vars(g).items()})
+
+
+def seen_by(g: Gaussians, view: CameraView) -> Tensor:
+    """[N] bool: whether the projection calls a Gaussian visible."""
+    values = activate(g)
+    given = {k: values[k].contiguous() for k in ("means", "quats", "scales", "opacities", "lidar")}
+    none = torch.zeros_like(g.means)
+    world = WorldGaussians(**given, sh=g.sh(), frames=given["quats"], velocities=none)
+    seen = project_to_tiles(world, view, None, 32).seen
+    assert seen is not None
+    return seen.bool()
+
+
+def any_of_blocks(rows: Tensor) -> Tensor:
+    """[blocks] bool from [N] bool."""
+    return torch.stack([part.any() for part in rows.split(BLOCK)])
+
+
+def wanted_blocks(g: Gaussians, still: int, views: list[CameraView]) -> Tensor:
+    rows = torch.stack([seen_by(g, view) for view in views]).any(0)
+    rows[still:] = True
+    return any_of_blocks(rows)
+
+
+def assert_blocks(found: Tensor, wanted: Tensor, n: int) -> None:
+    """Blocks are as wanted; a last one that is not full may be 1 in any case."""
+    assert found.dtype == torch.uint8 and found.shape == wanted.shape and bool((found <= 1).all())
+    full = n // BLOCK
+    assert found[:full].bool().equal(wanted[:full]) and bool((found[full:].bool() >= wanted[full:]).all())
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 1000, 9 * BLOCK, 9 * BLOCK + 7])
+@pytest.mark.parametrize("kind", CAMERAS)
+def test_blocks_of_gaussians_that_stand_still(kind: str, n: int, device: torch.device) -> None:
+    """Each view alone and both together."""
+    g, views = ring(n, device), cameras_of(kind, device)
+    each = [visible_blocks(g, n, [view]) for view in views]
+    for view, found in zip(views, each, strict=True):
+        assert_blocks(found, wanted_blocks(g, n, [view]), n)
+    both = visible_blocks(g, n, views)
+    assert_blocks(both, wanted_blocks(g, n, views), n)
+    assert both.equal(each[0] | each[1])
+    if n > 2000:
+        assert not each[0].equal(each[1]) and all(0 < int(found[:9].sum()) < 9 for found in (*each, both))
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("n", [1, 255, 257])
+def test_a_last_block_that_is_not_full(n: int, behind: bool, device: torch.device) -> None:
+    """Rows after the last Gaussian make nothing visible."""
+    g, view = ring(n, device), cameras_of("still camera", device)[0]
+    turned = looking(view, make_pose((0.0, math.pi, 0.0), (0.0, 0.0, 0.0))) if behind else view
+    found = visible_blocks(g, n, [turned])  # type: ignore[list-item]
+    assert found.tolist() == [int(not behind)] * len(found)
+
+
+@pytest.mark.parametrize("still", [0, 1, 255, 256, 257, 1279, 1280, 2000])
+@pytest.mark.parametrize("kind", CAMERAS)
+def test_blocks_with_gaussians_that_move_are_visible(kind: str, still: int, device: torch.device) -> None:
+    """The lens looks aside, so that some of the first blocks are hidden from it."""
+    n = 9 * BLOCK
+    g, views = ring(n, device), cameras_of(kind, device)[1:]
+    found = visible_blocks(g, still, views)
+    assert_blocks(found, wanted_blocks(g, still, views), n)
+    assert bool(found[still // BLOCK :].all()) and (still < 1279 or not found.all())
+
+
+@pytest.mark.parametrize("kind", CAMERAS)
+def test_transparent_blocks_are_hidden(kind: str, device: torch.device) -> None:
+    """The first block is straight ahead; a single Gaussian that is opaque makes it visible again."""
+    g, views = ring(9 * BLOCK, device), cameras_of(kind, device)
+    before = visible_blocks(g, len(g), views)
+    g.opacity_logits[:BLOCK] = DEEP
+    found = visible_blocks(g, len(g), views)
+    assert before[0] == 1 and found[0] == 0 and found[1:].equal(before[1:])
+    g.opacity_logits[BLOCK - 1] = 0
+    assert visible_blocks(g, len(g), views).equal(before)
+
+
+def test_plain_cameras_and_lenses_together(device: torch.device) -> None:
+    """Each row is read by the lens of its own view."""
+    g = ring(9 * BLOCK, device)
+    views: list[Any] = lens_views(("plain", "fisheye", "ftheta"), device)
+    assert [has_lens(view) for view in views] == [False, True, True]
+    assert_blocks(visible_blocks(g, len(g), views), wanted_blocks(g, len(g), views), len(g))
+    assert_blocks(visible_blocks(g, len(g), views[:1]), wanted_blocks(g, len(g), views[:1]), len(g))
+
+
+def test_no_gaussians_have_no_blocks(device: torch.device) -> None:
+    assert visible_blocks(ring(0, device), 0, cameras_of("still camera", device)).shape == (0,)
+
+
+def block_arguments(device: torch.device, n: int = 7) -> dict[str, Any]:
+    g, views = ring(n, device), cameras_of("still camera", device)
+    stored = {k: getattr(g, k) for k in ("means", "log_scales", "opacity_logits")}
+    return stored | {"still": n, "views": list(map(packed_view, views)), "lenses": [False, False]}
+
+
+def test_torch_s_own_checks(device: torch.device) -> None:
+    check_schema(torch.ops.nurec_lite.visible_blocks.default, tuple(block_arguments(device, 700).values()))
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "number of views is 0, but must be 1 to 16": {"views": [], "lenses": []},
+    "number of views is 17, but must be 1 to 16": {"views": 17, "lenses": [False] * 17},
+    "still is 8, but must be 0 to 7, the Gaussians": {"still": 8},
+    "still is -1, but must be 0 to 7": {"still": -1},
+    "lenses has 1 values, but there are 2 views": {"lenses": [True]},
+    "log_scales has shape": {"log_scales": torch.zeros(6, 3)},
+    "opacity_logits has shape": {"opacity_logits": torch.zeros(7, 1)},
+    "a row of views has shape": {"views": [torch.zeros(83)] * 2},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
+    args = block_arguments(device)
+    changes = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in WRONG[words].items()}
+    if isinstance(many := changes.get("views"), int):
+        changes["views"] = args["views"][:1] * many
+    with pytest.raises(ValueError, match=words):
+        torch.ops.nurec_lite.visible_blocks(*(args | changes).values())
+
+
+# ---- the backward epilogue
+
+
+def epilogue_arguments(
+    device: torch.device, n: int, moving: int, stored: bool, own: bool, with_pose_delta: bool
+) -> tuple[list[Any], Tensor]:
+    """Arguments of gaussian_backward without `seen_only`, and [N] bool, false for blocks without any gradient: every other one of those
+    that stand still."""
+    *args, _ = arguments_of(device, n, stored, own, with_pose_delta, moving)
+    there = torch.arange(n, device=device) // BLOCK % 2 == 1
+    there[(n - moving) // BLOCK * BLOCK :] |= moving > 0
+    seen = there & (torch.arange(n, device=device) % 3 > 0)
+    for one in args[3]:
+        one.view(torch.uint8)[64 * n : 65 * n] = seen.byte()
+    args[7] = [args[7][0].masked_fill(~seen[: n - moving, None], 0), None, *args[7][2:]]
+    return args, there
+
+
+def with_unwritten(args: list[Any], there: Tensor) -> list[Any]:
+    """Activations are not written out of the blocks: quaternions and lidar values are anything there."""
+    scene = list(args[0])
+    for k in (1, 5):
+        scene[k] = scene[k].masked_fill(~there[:, None], math.nan)
+    return [scene, *args[1:]]
+
+
+def blocks_from(rows: Tensor) -> Tensor:
+    return any_of_blocks(rows).byte()
+
+
+@pytest.mark.parametrize("with_pose_delta", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(("n", "moving"), [(513, 0), (1024, 0), (1100, 300), (1300, 20)])
+def test_gradients_of_visible_blocks(
+    n: int, moving: int, stored: bool, own: bool, with_pose_delta: bool, device: torch.device
+) -> None:
+    """They are those of a call that looks for blocks without a gradient itself."""
+    args, there = epilogue_arguments(device, n, moving, stored, own, with_pose_delta)
+    blocks = blocks_from(there)
+    assert 0 < int(blocks.sum()) < len(blocks)
+    plain = torch.ops.nurec_lite.gaussian_backward(*args, True)
+    found = torch.ops.nurec_lite.gaussian_backward(*with_unwritten(args, there), True, blocks)
+    still = torch.arange(n, device=device) < n - moving  # others have no means and quaternions
+    for k, (a, b) in enumerate(zip(found[0], plain[0], strict=True)):
+        rows = there & still if k < 2 else there
+        assert a.shape == b.shape and (not len(a) or a[rows].equal(b[rows]))
+    assert found[0][3][there].any() and found[0][0][there & still].any()
+    assert all(a.equal(b) for a, b in zip(found[1], plain[1], strict=True)) and found[2].equal(plain[2])
+    assert bool(found[2].any()) == with_pose_delta
+
+
+def test_all_blocks_visible_and_none_of_them(device: torch.device) -> None:
+    """With all, the call is the plain one, where idle blocks are written, too; with none, poses get zeros."""
+    args, there = epilogue_arguments(device, 700, 0, True, True, True)
+    plain = torch.ops.nurec_lite.gaussian_backward(*args, True)
+    found = torch.ops.nurec_lite.gaussian_backward(*args, True, blocks_from(torch.ones_like(there)))
+    assert all(a.equal(b) for a, b in zip(found[0], plain[0], strict=True)) and found[2].equal(plain[2])
+    poses = torch.ops.nurec_lite.gaussian_backward(*args, True, blocks_from(torch.zeros_like(there)))[2]
+    assert plain[2].any() and not poses.any()
+
+
+def test_the_epilogue_s_own_checks_with_blocks(device: torch.device) -> None:
+    args, there = epilogue_arguments(device, 700, 20, True, True, True)
+    check_schema(torch.ops.nurec_lite.gaussian_backward.default, (*args, True, blocks_from(there)))
+    for wrong in (torch.ones(4), torch.ones(2)):
+        with pytest.raises(ValueError, match="blocks has shape"):
+            torch.ops.nurec_lite.gaussian_backward(*args, True, wrong.byte().to(device))
