@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binding of nurec_lite::view_colour, ::view_colour_backward and ::view_colour_rank1: checks and allocation, for the
 // CPU and for CUDA.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <tuple>
 
+#include "../common/torch_blocks.h"
 #include "torch_coefficients.h"
 #include "view_colour.h"
 
@@ -45,13 +48,14 @@ Placements checked_placements(PlacementTensors const& t, at::Tensor const& eye) 
 }
 
 SeenHarmonics checked_sh(at::Tensor const& sh, MaybeTensor const& rest, Placements const& in,
-                         MaybeTensor const& seen = std::nullopt) {
+                         MaybeTensor const& seen = std::nullopt, MaybeTensor const& blocks = std::nullopt) {
     check_tensor(sh, "sh", at::kFloat, {in.n, rest ? 1 : -1, 3}, sh.device());
     if (rest) check_tensor(*rest, "rest", at::kFloat, {in.n, -1, 3}, sh.device());
     int64_t const s = checked_bands(sh, rest);
     auto const read = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
     if (seen) check_tensor(*seen, "seen", at::kByte, {in.n}, sh.device());
-    return {s, coefficients<float const>(sh, rest, read), seen ? seen->const_data_ptr<uint8_t>() : nullptr};
+    return {s, coefficients<float const>(sh, rest, read), seen ? seen->const_data_ptr<uint8_t>() : nullptr,
+            checked_blocks(blocks, in.n, sh.device())};
 }
 
 using FiveTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
@@ -59,10 +63,12 @@ using FiveTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, a
 // `forward` and `backward` are the device's drivers.
 template <class Forward>
 at::Tensor view_colour_by(Forward const& forward, at::TensorList placements, at::Tensor const& sh,
-                          MaybeTensor const& rest, at::Tensor const& eye, MaybeTensor const& seen) {
+                          MaybeTensor const& rest, at::Tensor const& eye, MaybeTensor const& seen,
+                          MaybeTensor const& blocks) {
     Placements const in = checked_placements(placements_of(placements), eye);
-    SeenHarmonics const harmonics = checked_sh(sh, rest, in, seen);
-    at::Tensor colour = at::empty({in.n, 3}, sh.options());
+    SeenHarmonics const harmonics = checked_sh(sh, rest, in, seen, blocks);
+    bool const checked = blocks && values_are_checked(sh.device());  // then colours that are not written pass, too
+    at::Tensor colour = checked ? at::zeros({in.n, 3}, sh.options()) : at::empty({in.n, 3}, sh.options());
     forward(in, harmonics, colour.mutable_data_ptr<float>());
     return colour;
 }
@@ -86,10 +92,11 @@ FiveTensors view_colour_gradients_by(Backward const& backward, at::TensorList pl
 
 template <class Outer>
 FiveTensors view_colour_outer_by(Outer const& rank1, at::TensorList placements, at::Tensor const& sh,
-                                 MaybeTensor const& rest, at::Tensor const& eye, at::Tensor const& d_colour) {
+                                 MaybeTensor const& rest, at::Tensor const& eye, at::Tensor const& d_colour,
+                                 MaybeTensor const& blocks) {
     PlacementTensors const t = placements_of(placements);
     Placements const in = checked_placements(t, eye);
-    SeenHarmonics const harmonics = checked_sh(sh, rest, in);
+    SeenHarmonics const harmonics = checked_sh(sh, rest, in, std::nullopt, blocks);
     check_tensor(d_colour, "d_colour", at::kFloat, {in.n, 3}, sh.device());
     at::Tensor still_means = at::empty_like(t.still_means), means = at::empty_like(t.means);
     at::Tensor rotations = at::empty_like(t.rotations);
@@ -105,13 +112,13 @@ using at::Tensor;
 #ifdef NUREC_CUDA
 
 Tensor view_colour(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
-                   MaybeTensor const& seen) {
+                   MaybeTensor const& seen, MaybeTensor const& blocks) {
     Site site(sh.device());
     auto const launch = [&](Placements const& in, SeenHarmonics const& harmonics, float* colour) {
         cuda::view_colour(in, harmonics, colour, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return view_colour_by(launch, placements, sh, rest, eye, seen);
+    return view_colour_by(launch, placements, sh, rest, eye, seen, blocks);
 }
 
 FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest,
@@ -126,21 +133,21 @@ FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, Ma
 }
 
 FiveTensors view_colour_rank1(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
-                              Tensor const& d_colour) {
+                              Tensor const& d_colour, MaybeTensor const& blocks) {
     Site site(sh.device());
     auto const launch = [&](Placements const& in, SeenHarmonics const& harmonics, PlacementGrads const& d,
                             ShRank1 const& rank1) {
         cuda::view_colour_rank1(in, harmonics, d, rank1, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return view_colour_outer_by(launch, placements, sh, rest, eye, d_colour);
+    return view_colour_outer_by(launch, placements, sh, rest, eye, d_colour, blocks);
 }
 
 #else
 
 Tensor view_colour(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
-                   MaybeTensor const& seen) {
-    return view_colour_by(&cpu::view_colour, placements, sh, rest, eye, seen);
+                   MaybeTensor const& seen, MaybeTensor const& blocks) {
+    return view_colour_by(&cpu::view_colour, placements, sh, rest, eye, seen, blocks);
 }
 
 FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest,
@@ -149,8 +156,8 @@ FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, Ma
 }
 
 FiveTensors view_colour_rank1(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
-                              Tensor const& d_colour) {
-    return view_colour_outer_by(&cpu::view_colour_rank1, placements, sh, rest, eye, d_colour);
+                              Tensor const& d_colour, MaybeTensor const& blocks) {
+    return view_colour_outer_by(&cpu::view_colour_rank1, placements, sh, rest, eye, d_colour, blocks);
 }
 
 #endif

@@ -11,10 +11,13 @@
 namespace nurec::cuda {
 namespace {
 
+static_assert(BLOCK_GAUSSIANS % GAUSSIANS == 0);  // all threads of a block return together
+
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS) shade_gaussians_kernel(Placements in, SeenHarmonics sh, float* colour) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    if (!sh.blocks.has(i)) return;
     bool const seen = i < in.n && (!sh.seen || sh.seen[i]), some = __syncthreads_or(seen);
     if (some) rows.read(sh.sh, in.n, seen);
     if (i >= in.n) return;
@@ -61,6 +64,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
     shade_gaussians_rank1_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, ShRank1 rank1) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    if (!sh.blocks.has(i)) return;
     Vec3<float> const d_colour = gradient_of(rank1.d_colour, i, in.n);
     if (!__syncthreads_or(is_some(d_colour))) {
         if (i < in.n) store_none(in, d, rank1, i);

@@ -3,6 +3,7 @@
 // still, then A that move, N = S + A; K nodes.
 #pragma once
 
+#include "../common/blocks.h"
 #include "../math/view_direction.cuh"
 #include "sh.h"
 
@@ -26,7 +27,8 @@ struct PlacementGrads {
 struct SeenHarmonics {
     int64_t s;  // coefficients: 1, 4, 9 or 16
     Coefficients<float const> sh;
-    uint8_t const* seen;  // [N] 0: its colour is not needed and stays 0; null: all are needed
+    uint8_t const* seen;   // [N] 0: its colour is not needed and stays 0; null: all are needed
+    VisibleBlocks blocks;  // of others nothing is read or written
 };
 
 struct SeenHarmonicsGrads {

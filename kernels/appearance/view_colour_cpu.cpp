@@ -22,6 +22,7 @@ template <int S>
 void forward(Placements const& in, SeenHarmonics const& sh, float* colour) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < in.n; ++i) {
+        if (!sh.blocks.has(i)) continue;
         if (sh.seen && !sh.seen[i]) {
             store(colour, i, Vec3<float>{0, 0, 0});
             continue;
@@ -66,7 +67,8 @@ void backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads cons
     int64_t const moving = in.n - in.still, slices = (moving + SLICE - 1) / SLICE, numbers = 4 * in.nodes;
     std::vector<float> sums(static_cast<std::size_t>(slices * numbers));
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.still; ++i) backward_of<S>(in, sh, d, into, i);
+    for (int64_t i = 0; i < in.still; ++i)
+        if (sh.blocks.has(i)) backward_of<S>(in, sh, d, into, i);
 #pragma omp parallel for schedule(static)
     for (int64_t s = 0; s < slices; ++s)
         for (int64_t a = s * SLICE; a < std::min(moving, (s + 1) * SLICE); ++a)

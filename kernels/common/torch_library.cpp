@@ -117,14 +117,18 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "sh_colour_backward(Tensor sh, Tensor? rest, Tensor directions, Tensor d_colour) "
         "-> (Tensor d_sh, Tensor d_rest, Tensor d_directions)");
-    // The same for Gaussians in world space, seen from an eye; 0 for those with `seen` [N] 0.
-    m.def("view_colour(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor? seen) -> Tensor");
+    // The same for Gaussians in world space, seen from an eye; 0 for those with `seen` [N] 0. Out of `blocks` nothing
+    // is read or written.
+    m.def(
+        "view_colour(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor? seen, Tensor? blocks) "
+        "-> Tensor");
     m.def(
         "view_colour_backward(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor d_sh, Tensor d_rest)");
     // The same with a rank-1 gradient of coefficients: the product basis(directions) x colours is not formed.
     m.def(
-        "view_colour_rank1(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
+        "view_colour_rank1(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour, "
+        "Tensor? blocks=None) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor directions, Tensor colours)");
     m.def("move_actors(Tensor[] actors) -> (Tensor means, Tensor quats, Tensor velocities, Tensor rotations)");
     m.def(

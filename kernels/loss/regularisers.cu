@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(THREADS) compute_regularisers_kernel(Regularis
     if (threadIdx.x < SUMS) rows[SUMS * blockIdx.x + threadIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(THREADS) average_regularisers_kernel(float const* rows, int blocks, Terms out) {
+__global__ void __launch_bounds__(THREADS)
+    average_regularisers_kernel(float const* rows, int blocks, int64_t n, Terms out) {
     __shared__ double parts[SUMS][THREADS];
     double sums[SUMS] = {};
     for (int row = int(threadIdx.x); row < blocks; row += THREADS)
@@ -42,8 +43,10 @@ __global__ void __launch_bounds__(THREADS) average_regularisers_kernel(float con
             for (auto& part : parts) part[threadIdx.x] += part[threadIdx.x + half];
     }
     if (threadIdx.x) return;
-    double const n = larger(parts[COUNT][0], 1.0);
-    *out.opacity = float(parts[0][0] / n), *out.scale = float(parts[1][0] / (3 * n)), *out.tie = float(parts[2][0] / n);
+    double const count = n ? larger(parts[COUNT][0], 1.0) : 0;  // no block counts: 0 instead of NaN
+    *out.opacity = float(parts[0][0] / count);
+    *out.scale = float(parts[1][0] / (3 * count));
+    *out.tie = float(parts[2][0] / count);
 }
 
 __global__ void __launch_bounds__(THREADS) compute_regularisers_backward_kernel(RegularisedGaussians in, TermGrads d) {
@@ -62,7 +65,7 @@ void regularisers(RegularisedGaussians const& in, Terms const& out, Queue const&
     auto const blocks = unsigned((in.n + CHUNK_GAUSSIANS - 1) / CHUNK_GAUSSIANS);
     float* const rows = queue.memory.array<float>(SUMS * int64_t(blocks));
     if (blocks) compute_regularisers_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
-    average_regularisers_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), out);
+    average_regularisers_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), in.n, out);
 }
 
 void regularisers_backward(RegularisedGaussians const& in, TermGrads const& d, Queue const& queue) {

@@ -40,7 +40,7 @@ void regularisers(RegularisedGaussians const& in, Terms const& out) {
     Sums all;
     for (Sums const& one : parts)
         all.opacity += one.opacity, all.scale += one.scale, all.tie += one.tie, all.n += one.n;
-    auto const n = double(std::max<int64_t>(all.n, 1));
+    auto const n = in.n ? double(std::max<int64_t>(all.n, 1)) : 0;
     *out.opacity = float(all.opacity / n), *out.scale = float(all.scale / (3 * n)), *out.tie = float(all.tie / n);
 }
 

@@ -29,8 +29,9 @@ __device__ bool sees(ViewRow<float> const& row, bool has_lens, Extent const& g) 
 
 __global__ void __launch_bounds__(THREADS) mark_visible_blocks_kernel(BlockScene in, uint8_t* visible) {
     __shared__ ViewRow<float> row;
-    bool some = first_row() + THREADS > in.still;  // the times of the views place those that move
-    Extent const g = some ? Extent{} : extent_of(in, first_row() + threadIdx.x);
+    int64_t const i = first_row() + threadIdx.x;
+    bool some = smaller(first_row() + THREADS, in.n) > in.still;  // the times of the views place those that move
+    Extent const g = some || i >= in.n ? Extent{} : extent_of(in, i);
     for (int64_t v = 0; !some && v < in.views; ++v) {
         copy_numbers(row, in.view[v].row);
         __syncthreads();

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(THREADS)
     uint32_t const draws = draws_of<M>(t, k);
     int64_t const i = (blockIdx.x - begin) * BLOCK_VALUES + threadIdx.x * VALUES_PER_THREAD,
                   end = min(i + VALUES_PER_THREAD, t.n);
-    if (!reads(t, p.blocks, i)) return;  // a block of Gaussians begins at a multiple of VALUES_PER_THREAD
+    if (i >= t.n || !reads(t, p.blocks, i)) return;  // a block of Gaussians begins at a multiple of VALUES_PER_THREAD
     if (places.vectors >> k & 1 && i + VALUES_PER_THREAD <= t.n)
         return step_four<M>(t, i, load_four(t.gradient, i), p.betas, by, draws);
     for (int64_t j = i; j < end; ++j) step_one<M>(t, j, t.gradient[j], p.betas, by, draws);

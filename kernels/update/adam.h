@@ -54,6 +54,7 @@ struct AdamHarmonics {
     int64_t stride;           // floats from a view to the next, of both
     float const* directions;  // [views, N, 3] unit
     float const* colours;     // [views, N, 3]
+    VisibleBlocks blocks;     // factors of others are not read; where both tensors are touched_only alone
 };
 
 struct AdamParams {

@@ -16,6 +16,10 @@ namespace {
 template <int S>
 constexpr int GAUSSIANS = 1024 / S / VALUES_PER_THREAD * VALUES_PER_THREAD;
 
+// Whether a block of threads may have Gaussians of several blocks of the store.
+template <int S>
+constexpr bool MIXED = BLOCK_GAUSSIANS % GAUSSIANS<S> != 0;
+
 // Factors of VIEWS views.
 template <int S, int VIEWS>
 struct OuterRows {
@@ -26,11 +30,14 @@ struct OuterRows {
         for (int k = int(threadIdx.x); k < VIEWS * count; k += THREADS) {
             int const view = VIEWS == 1 ? 0 : k / count, row = k - view * count;
             int64_t const from = (first_view + view) * h.stride;
+            // nobody has written the factors of a hidden Gaussian
+            bool const hidden = MIXED<S> && !h.blocks.has(begin + row);
+            Vec3<float> const none = {0, 0, 0};
             float basis[S];
-            sh_basis(load3(h.directions + from, begin + row), basis);
+            sh_basis(hidden ? none : load3(h.directions + from, begin + row), basis);
             float* const to = numbers[view] + STRIDE * row;
             for (int j = 0; j < S; ++j) to[j] = basis[j];
-            store3(to + S, 0, load3(h.colours + from, begin + row));
+            store3(to + S, 0, hidden ? none : load3(h.colours + from, begin + row));
         }
         __syncthreads();
     }
@@ -92,19 +99,25 @@ __device__ void step_columns(Rows const& rows, AdamTensor const& t, int64_t begi
         step_one<M>(t, begin + k, rows.template gradient<FROM, COUNT>(k), betas, by, draws);
 }
 
+template <int S>
 __device__ bool all_unseen(VisibleBlocks const& blocks, int64_t begin, int count) {
-    return !blocks.has(begin) && !blocks.has(begin + count - 1);
+    if (!MIXED<S>) return !blocks.has(begin);
+    bool some = false;
+    for (int64_t k = begin / BLOCK_GAUSSIANS; k <= (begin + count - 1) / BLOCK_GAUSSIANS; ++k)
+        some = some || blocks.has_block(k);
+    return !some;
 }
 
 // Whether a sparse update leaves all of a block's Gaussians as they are. All threads of a block call it.
+template <int S>
 __device__ bool leaves_all(AdamParams const& p, int64_t begin, int count) {
     AdamHarmonics const& h = p.harmonics;
     if (!p.tensors[h.sh].touched_only || !p.tensors[h.rest].touched_only) return false;
-    if (all_unseen(p.blocks, begin, count)) return true;
+    if (all_unseen<S>(h.blocks, begin, count)) return true;
     bool some = false;
     for (int64_t v = 0; v < h.views; ++v)
         for (int k = int(threadIdx.x); k < 3 * count; k += THREADS)
-            some = some || h.colours[v * h.stride + 3 * begin + k] != 0;
+            some = some || ((!MIXED<S> || h.blocks.has(begin + k / 3)) && h.colours[v * h.stride + 3 * begin + k] != 0);
     return !__syncthreads_or(some);
 }
 
@@ -117,7 +130,7 @@ __global__ void __launch_bounds__(THREADS)
     AdamHarmonics const& h = p.harmonics;
     int64_t const begin = blockIdx.x * int64_t(GAUSSIANS<S>), left = h.n - begin;
     int const count = left < GAUSSIANS<S> ? int(left) : GAUSSIANS<S>;
-    if (leaves_all(p, begin, count)) return;
+    if (leaves_all<S>(p, begin, count)) return;
     rows.read_all(h, begin, count);
     constexpr unsigned REST = 3 * S - 3;
     if constexpr (REST > 0)

@@ -126,6 +126,21 @@ void check_factors(at::Tensor const& t, char const* name, at::Tensor const& dire
                       directions.size(0), ", ", directions.stride(0), " apart");
 }
 
+// Blocks of the Gaussians that the first `touched_only` tensor has; the others have as many.
+VisibleBlocks blocks_of(AdamArguments const& a) {
+    int64_t rows = -1;
+    for (std::size_t k = 0; a.blocks && k < a.touched_only.size(); ++k) {
+        if (!a.touched_only.get(k)) continue;
+        at::Tensor const& t = a.parameters[k];
+        TORCH_CHECK_VALUE(t.dim() && t.is_contiguous() && (rows < 0 || t.size(0) == rows) && t.numel() <= UINT32_MAX,
+                          "parameters[", k, "] has shape ", t.sizes(), " and strides ", t.strides(),
+                          ", but with blocks it must be contiguous and have a row for each Gaussian");
+        rows = t.size(0);
+    }
+    TORCH_CHECK_VALUE(!a.blocks || rows >= 0, "blocks are given, but no tensor is touched_only");
+    return checked_blocks(a.blocks, rows, a.rates.device());
+}
+
 AdamHarmonics harmonics_of_step(AdamArguments const& a) {
     auto const places = places_of_harmonics(a);
     if (!places) return {};
@@ -145,21 +160,8 @@ AdamHarmonics harmonics_of_step(AdamArguments const& a) {
             a.directions->size(0),
             a.directions->stride(0),
             a.directions->const_data_ptr<float>(),
-            a.colours->const_data_ptr<float>()};
-}
-
-// Blocks of the Gaussians that the first `touched_only` tensor has; the others have as many.
-VisibleBlocks blocks_of(AdamArguments const& a) {
-    int64_t rows = -1;
-    for (std::size_t k = 0; a.blocks && k < a.touched_only.size(); ++k) {
-        if (!a.touched_only.get(k)) continue;
-        at::Tensor const& t = a.parameters[k];
-        TORCH_CHECK_VALUE(t.dim() && (rows < 0 || t.size(0) == rows) && t.numel() <= UINT32_MAX, "parameters[", k,
-                          "] has shape ", t.sizes(), ", but with blocks it must have a row for each Gaussian");
-        rows = t.size(0);
-    }
-    TORCH_CHECK_VALUE(!a.blocks || rows >= 0, "blocks are given, but no tensor is touched_only");
-    return checked_blocks(a.blocks, rows, a.rates.device());
+            a.colours->const_data_ptr<float>(),
+            a.touched_only.get(k) && a.touched_only.get(l) ? blocks_of(a) : VisibleBlocks{nullptr}};
 }
 
 // Values of a block of Gaussians in tensor k.

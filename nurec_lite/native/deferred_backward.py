@@ -59,6 +59,7 @@ class DeferredGaussians(SplitGaussians):
     """Gaussians of a view with deferred gradients."""
 
     grad_slot: GradSlot = field(kw_only=True)
+    blocks: Tensor | None = None  # [blocks] uint8 as by visible_blocks: others have no values; None: all have
 
 
 def grad_accum_floats(n: int) -> int:
@@ -67,10 +68,15 @@ def grad_accum_floats(n: int) -> int:
     return 16 * n + (n + 15) // 16 * 4
 
 
-def with_grad_slot(gaussians: SplitGaussians, slot: Tensor) -> DeferredGaussians:
+def with_grad_slot(gaussians: SplitGaussians, slot: Tensor, blocks: Tensor | None = None) -> DeferredGaussians:
     """Returns the Gaussians with a grad slot of grad_accum_floats(N) numbers."""
     values = {f.name: getattr(gaussians, f.name) for f in fields(SplitGaussians)}
-    return DeferredGaussians(**values, grad_slot=GradSlot(slot))
+    return DeferredGaussians(**values, grad_slot=GradSlot(slot), blocks=blocks)
+
+
+def blocks_of(gaussians: SplitGaussians) -> Tensor | None:
+    """Returns the blocks with values [blocks] uint8; None: all have."""
+    return gaussians.blocks if isinstance(gaussians, DeferredGaussians) else None
 
 
 def has_unused_slot(gaussians: AnyGaussians) -> TypeGuard[DeferredGaussians]:

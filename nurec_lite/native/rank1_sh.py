@@ -122,12 +122,14 @@ class _ViewColourRank1(torch.autograd.Function):
     """The operator view_colour; its backward pass puts the factors if they are expected."""
 
     @staticmethod
-    def forward(ctx: Any, deferred: DeferredShGrad, seen: Tensor | None, *tensors: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, deferred: DeferredShGrad, seen: Tensor | None, blocks: Tensor | None, *tensors: Tensor
+    ) -> Tensor:
         *placements, sh0, sh_rest, eye = tensors
-        ctx.deferred = deferred
+        ctx.deferred, ctx.blocks = deferred, blocks
         ctx.harmonics = sh0, sh_rest  # the parameters themselves: saved tensors may come back as other objects
         ctx.save_for_backward(*tensors)
-        found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye, seen)
+        found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye, seen, blocks)
         return found
 
     @staticmethod
@@ -138,10 +140,10 @@ class _ViewColourRank1(torch.autograd.Function):
         with span("view_colour", within=BACKWARD):
             if not ctx.deferred.takes(*ctx.harmonics):
                 *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(*arguments)
-                return None, None, *d_placed, None, d_sh, d_rest, None
-            *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(*arguments)
+                return None, None, None, *d_placed, None, d_sh, d_rest, None
+            *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(*arguments, ctx.blocks)
         ctx.deferred.put(directions, colours)
-        return None, None, *d_placed, None, None, None, None
+        return None, None, None, *d_placed, None, None, None, None
 
 
 def view_colour_rank1(
@@ -149,11 +151,14 @@ def view_colour_rank1(
     eye: Tensor,  # [3] world; it gets no gradient
     seen: Tensor | None,  # [N] uint8
     deferred: DeferredShGrad,
+    blocks: Tensor
+    | None = None,  # [blocks] uint8 as by visible_blocks: others get no colours and no gradients; None: all do
 ) -> Tensor:  # [N, 3] at least 0
     """Returns colours like the operator view_colour, with a rank-1 gradient of harmonics if they are the step's parameters."""
     g = gaussians
     deferred.use(g.sh0, g.sh_rest)
     if not deferred.expects(g.sh0, g.sh_rest):
         return view_colour(g, eye, seen)
-    found: Tensor = _ViewColourRank1.apply(deferred, seen, *placement_args(g), g.sh0, g.sh_rest, eye)
+    tensors = *placement_args(g), g.sh0, g.sh_rest, eye
+    found: Tensor = _ViewColourRank1.apply(deferred, seen, blocks, *tensors)
     return found

@@ -111,7 +111,8 @@ def colours_of(
     fused = plan.fused_colour or plan.rank1_sh is not None
     if fused and isinstance(gaussians, SplitGaussians) and not eye.requires_grad:
         if plan.rank1_sh is not None:
-            return rank1_sh.view_colour_rank1(gaussians, eye, seen, plan.rank1_sh)
+            blocks = deferred_backward.blocks_of(gaussians)
+            return rank1_sh.view_colour_rank1(gaussians, eye, seen, plan.rank1_sh, blocks)
         return view_colour(gaussians, eye, seen)
     return sh_colour(gaussians, torch_fallbacks(plan.compile_rest).local_directions(gaussians, eye))
 

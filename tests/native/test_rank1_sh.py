@@ -16,6 +16,7 @@ from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
 from nurec_lite.native.operators.view_colour import PlacementArrays, view_colour
+from nurec_lite.native.operators.visible_blocks import BLOCK
 from nurec_lite.native.plan import CPU_PLAN
 from nurec_lite.native.rank1_sh import DeferredShGrad
 from nurec_lite.scene.gaussians import SplitGaussians
@@ -85,6 +86,25 @@ def test_the_product_is_the_gradient(still: int, moving: int, bands: int, device
         assert_near(found, expected, 1e-4)
     if still + moving > 30:
         assert ((colours == 0) & (d_colour != 0)).any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bands", [1, 4, 9, 16])
+def test_blocks_out_of_view_are_passed_by(bands: int, device: str) -> None:
+    """The others get the same colours and gradients; none of these numbers is read."""
+    g, d_colour = scene_of(600, 30, bands, device), colours_of(630, device)
+    blocks = torch.tensor([1, 0, 1], dtype=torch.uint8, device=device)
+    rows = blocks.bool().repeat_interleave(BLOCK)[:630]
+    *arguments, _ = arguments_of(g, d_colour)
+    plain, found = (torch.ops.nurec_lite.view_colour(*arguments, None, given) for given in (None, blocks))
+    assert torch.equal(found[rows], plain[rows])
+    d_colour = d_colour.masked_fill(~rows[:, None], torch.nan)
+    still, moving, rotations, *factors = torch.ops.nurec_lite.view_colour_rank1(*arguments, d_colour, blocks)
+    expected = torch.ops.nurec_lite.view_colour_rank1(*arguments, d_colour.nan_to_num(0), None)
+    assert torch.equal(still[rows[:600]], expected[0][rows[:600]])
+    assert torch.equal(moving, expected[1]) and torch.equal(rotations, expected[2])
+    for own, other in zip(factors, expected[3:], strict=True):
+        assert torch.equal(own[rows], other[rows])
 
 
 # ---- from one to the other

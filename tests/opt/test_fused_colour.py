@@ -208,7 +208,7 @@ def given(device: str = "cpu", **changes: Any) -> dict[str, Any]:
     g = scene_of(4, 3, bands=4)
     found = {
         "still_means": g.still_means, "means": g.means, "rotations": g.rotations, "node": g.nodes,
-        "sh": g.sh0, "rest": g.sh_rest, "eye": EYE, "seen": torch.ones(7, dtype=torch.uint8),
+        "sh": g.sh0, "rest": g.sh_rest, "eye": EYE, "seen": torch.ones(7, dtype=torch.uint8), "blocks": None,
     }  # fmt: skip
     return {k: v if v is None else v.to(device) for k, v in (found | changes).items()}
 
@@ -221,7 +221,7 @@ def test_torch_s_own_checks(apart: bool, device: str) -> None:
         args |= {"sh": torch.cat([args["sh"], args["rest"]], dim=1), "rest": None}
     placements = [args[k].requires_grad_(k != "node") for k in ("still_means", "means", "rotations", "node")]
     bands = [None if args[k] is None else args[k].requires_grad_() for k in ("sh", "rest")]
-    check_schema(torch.ops.nurec_lite.view_colour.default, (placements, *bands, args["eye"], args["seen"]))
+    check_schema(torch.ops.nurec_lite.view_colour.default, (placements, *bands, args["eye"], args["seen"], None))
     detached = [t.detach() for t in placements], *(None if t is None else t.detach() for t in bands)
     d_colour = torch.randn(7, 3, device=device)
     check_schema(torch.ops.nurec_lite.view_colour_backward.default, (*detached, args["eye"], d_colour))

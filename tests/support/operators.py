@@ -46,10 +46,11 @@ def names_of(name: str) -> list[str]:
 
 
 def packed(name: str, args: Arguments) -> tuple[Any, ...]:
-    """Arguments in the form that the operator takes."""
+    """Arguments in the form that the operator takes; those with a default may be left out."""
     found: list[Any] = []
     for argument in operator(name)._schema.arguments:
-        values = [args[field] for field in fields_of(argument)]
+        fallback = {argument.name: argument.default_value} if argument.has_default_value() else {}
+        values = [{**fallback, **args}[field] for field in fields_of(argument)]
         found.append(values if str(argument.type) == "List[Tensor]" else values[0])
     return tuple(found)
 

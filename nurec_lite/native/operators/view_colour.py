@@ -30,7 +30,7 @@ def view_colour(
 ) -> Tensor:  # [N, 3] at least 0
     """Returns the colours of Gaussians as an eye sees them, in one kernel; 0 for those that are not seen: their harmonics are not read."""
     g = gaussians
-    return torch.ops.nurec_lite.view_colour(placement_args(g), g.sh0, g.sh_rest, eye, seen)
+    return torch.ops.nurec_lite.view_colour(placement_args(g), g.sh0, g.sh_rest, eye, seen, None)
 
 
 def placement_args(gaussians: SplitGaussians) -> PlacementArrays:
@@ -45,7 +45,8 @@ def register() -> None:
 
 
 def _keep_seen(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    placements, *others, _ = inputs  # the gradient of an unseen colour is 0
+    placements, *others, _, blocks = inputs  # the gradient of an unseen colour is 0
+    assert blocks is None, "gradients of colours are those of all blocks"
     ctx.save_for_backward(*placements, *others)
 
 
@@ -57,4 +58,4 @@ def _colour_gradients(ctx: Any, d_colour: Tensor) -> tuple[Any, ...]:
         *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(
             placements, sh, rest, eye, d_colour.contiguous()
         )
-    return [*d_placed, None], d_sh, None if rest is None else d_rest, None, None
+    return [*d_placed, None], d_sh, None if rest is None else d_rest, None, None, None

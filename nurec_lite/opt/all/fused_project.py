@@ -138,7 +138,8 @@ class OnePass:
             posed = Posed(*found.shared[:2], found.moved)
             by_lidar = [isinstance(view, LidarView) for view in views]
             gaussians = self._collect.split_views(scene, posed, times, known, by_lidar)
-        return Gathered(tuple(map(with_grad_slot, gaussians, found.grad_slots)), known)
+        slots = zip(gaussians, found.grad_slots, strict=True)
+        return Gathered(tuple(with_grad_slot(own, slot, blocks) for own, slot in slots), known)
 
     def _find_blocks(self, scene: Scene, views: Sequence[AnyView]) -> Tensor | None:
         if self._state is None:
