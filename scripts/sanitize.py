@@ -75,7 +75,7 @@ BACKWARD = (
 HARMONICS = "fused_interp,fused_adam,fused_colour,fused_harmonics"
 WARP_TILES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
 TOGETHER = f"fused_interp,collect_once,{WARP_TILES}"  # these put views of a step into one launch
-LONG_DRIVE = "fused_adam,fused_colour,fused_activate,fused_harmonics,fused_project"  # these pass unseen Gaussians by
+LONG_DRIVE = "fused_adam,fused_colour,fused_activate,fused_harmonics,fused_project,morton_order"  # a second step, without a sweep, passes blocks by
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/raster_tiles/backward_table.h has it
@@ -105,8 +105,8 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
       for (degree, more), cameras in product(LAUNCHES, ("rolling", "global"))),
     *((f"model.sh_degree=1 {SMALL} {SHORT} +opt=[{TOGETHER},{more}fused_project] {own}", "rolling")
       for more, own in product(("", "fused_activate,"), OWN)),
-    *((f"model.sh_degree={degree} {SMALL} {SHORT} +opt=[{TOGETHER},{LONG_DRIVE}] {own}", "rolling, long drive")
-      for degree, own in ((1, OWN[0]), (3, OWN[1]))),
+    *((f"model.sh_degree={degree} {SMALL} {SHORT} train.lidar_every=2 +opt=[{TOGETHER},{LONG_DRIVE}] {own}", "rolling, long drive")
+      for degree, own in ((0, OWN[0]), (1, OWN[0]), (2, OWN[2]), (3, OWN[1]))),
 )  # fmt: skip
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
 
