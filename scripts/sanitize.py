@@ -75,7 +75,9 @@ BACKWARD = (
 HARMONICS = "fused_interp,fused_adam,fused_colour,fused_harmonics"
 WARP_TILES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
 TOGETHER = f"fused_interp,collect_once,{WARP_TILES}"  # these put views of a step into one launch
-LONG_DRIVE = "fused_adam,fused_colour,fused_activate,fused_harmonics,fused_project,morton_order"  # a second step, without a sweep, passes blocks by
+LONG_DRIVE = (
+    "fused_adam,fused_colour,fused_activate,fused_harmonics,fused_project,morton_order"  # a second step has no sweep
+)
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/raster_tiles/backward_table.h has it
