@@ -26,18 +26,20 @@ __global__ void count_steps_kernel(AdamParams p, AdamFactors<float>* factors) {
 template <class M>
 __global__ void __launch_bounds__(THREADS)
     update_adam_kernel(AdamParams p, Places places, AdamFactors<float> const* factors) {
-    if (has_failed(p)) return;
     int k = 0;
     unsigned begin = 0;
 #pragma unroll
     for (int i = 1; i < MAX_TENSORS; ++i)
         if (blockIdx.x >= places.begin[i]) k = i, begin = places.begin[i];
     AdamTensor const& t = p.tensors[k];
-    AdamFactors<float> const by = factors[k];
-    uint32_t const draws = draws_of<M>(t, k);
     int64_t const i = (blockIdx.x - begin) * BLOCK_VALUES + threadIdx.x * VALUES_PER_THREAD,
                   end = min(i + VALUES_PER_THREAD, t.n);
-    if (i >= t.n || !reads(t, p.blocks, i)) return;  // a block of Gaussians begins at a multiple of VALUES_PER_THREAD
+    // both are looked up at once: most threads of a long drive wait for nothing else. A block of Gaussians begins at a
+    // multiple of VALUES_PER_THREAD
+    bool const failed = has_failed(p), read = i < t.n && reads(t, p.blocks, i);
+    if (failed || !read) return;
+    AdamFactors<float> const by = factors[k];
+    uint32_t const draws = draws_of<M>(t, k);
     if (places.vectors >> k & 1 && i + VALUES_PER_THREAD <= t.n)
         return step_four<M>(t, i, load_four(t.gradient, i), p.betas, by, draws);
     for (int64_t j = i; j < end; ++j) step_one<M>(t, j, t.gradient[j], p.betas, by, draws);

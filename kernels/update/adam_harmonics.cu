@@ -113,7 +113,6 @@ template <int S>
 __device__ bool leaves_all(AdamParams const& p, int64_t begin, int count) {
     AdamHarmonics const& h = p.harmonics;
     if (!p.tensors[h.sh].touched_only || !p.tensors[h.rest].touched_only) return false;
-    if (all_unseen<S>(h.blocks, begin, count)) return true;
     bool some = false;
     for (int64_t v = 0; v < h.views; ++v)
         for (int k = int(threadIdx.x); k < 3 * count; k += THREADS)
@@ -126,11 +125,11 @@ template <int S, class M, class Rows>
 __global__ void __launch_bounds__(THREADS)
     update_adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
     __shared__ Rows rows;
-    if (has_failed(p)) return;
     AdamHarmonics const& h = p.harmonics;
     int64_t const begin = blockIdx.x * int64_t(GAUSSIANS<S>), left = h.n - begin;
     int const count = left < GAUSSIANS<S> ? int(left) : GAUSSIANS<S>;
-    if (leaves_all<S>(p, begin, count)) return;
+    bool const failed = has_failed(p), hidden = all_unseen<S>(h.blocks, begin, count);  // looked up at once
+    if (failed || hidden || leaves_all<S>(p, begin, count)) return;
     rows.read_all(h, begin, count);
     constexpr unsigned REST = 3 * S - 3;
     if constexpr (REST > 0)

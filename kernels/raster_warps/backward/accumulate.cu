@@ -2,6 +2,7 @@
 // Accumulates the gradients of a view's rays. Of a Gaussian that the view does not see, only a byte that says so is
 // read or written.
 #include "../../common/launch.cuh"
+#include "../../common/triples.cuh"
 #include "../../project/moment_row.cuh"
 #include "gaussian_backward.h"
 
@@ -28,11 +29,13 @@ __global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* 
     }
 }
 
-// A thread copies a number.
-__global__ void gather_feature_grads_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen,
-                                            float* d_features) {
-    int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, i = k / MAX_FEATURES;
-    if (i < n) d_features[k] = seen[i] ? moments[i].features[k % MAX_FEATURES] : 0.f;
+__global__ void __launch_bounds__(THREADS)
+    gather_feature_grads_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen, float* d_features) {
+    static_assert(MAX_FEATURES == 3);
+    __shared__ float4 staged[THREADS / 32][24];
+    int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
+    Vec3<float> const d = i < n && seen[i] ? load3(moments[i].features, 0) : Vec3<float>{0, 0, 0};
+    store3_together(d_features, i, n, d, staged[threadIdx.x / 32]);
 }
 
 }  // namespace
@@ -46,8 +49,7 @@ void render_backward_accumulate(RenderParams const& p, RenderOutputs const& out,
                            queue.stream>>>(n, p.visible, vectors, seen);
     accumulate_segments(p, out, d, segments, moments, queue);
     if (!d.features) return;
-    gather_feature_grads_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen,
-                                                                                            d.features);
+    gather_feature_grads_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(n, moments, seen, d.features);
 }
 
 }  // namespace nurec::cuda

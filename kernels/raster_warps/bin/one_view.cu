@@ -38,10 +38,21 @@ __device__ Outline<float> outline_at(BinParams const& p, int64_t i) {
     return reinterpret_cast<Outline<float> const*>(p.shapes)[p.index[i]];
 }
 
+// Numbers the candidates of a tile after the last visible Gaussian: they begin where all others end. Without a look
+// back: most tiles are such.
+__device__ void number_none(BinParams const& p, BinWork const& work, int64_t tile, int64_t last_tile) {
+    __shared__ int64_t all;
+    if (threadIdx.x == 0) all = int64_t(wait_for_state(work.states + last_tile, PREFIX) & COUNT_MASK);
+    __syncthreads();
+    int64_t const i = THREADS * tile + threadIdx.x;
+    if (i <= p.v) work.begins[i] = all;
+}
+
 __global__ void find_image_candidates_kernel(BinParams p, BinWork work) {
     wait_then_launch_dependents();
-    int64_t const tile = fetch_tile(work.next), i = THREADS * tile + threadIdx.x;
-    Candidates c = i < end_of_visible(p) ? image_candidates(p.warp_tiles, p.bounds[p.index[i]]) : empty_candidates();
+    int64_t const tile = fetch_tile(work.next), i = THREADS * tile + threadIdx.x, end = end_of_visible(p);
+    if (THREADS * tile > end) return number_none(p, work, tile, end / THREADS);
+    Candidates c = i < end ? image_candidates(p.warp_tiles, p.bounds[p.index[i]]) : empty_candidates();
     if (rows_of(c))
         work.rows[i] =
             p.exact ? rows_within(p.warp_tiles, c, outline_at(p, i), *p.view, work.near, uint32_t(i)) : boxed(c);
