@@ -312,7 +312,7 @@ def test_replays_go_on_where_images_become_whole() -> None:
     device, names = torch.device("cuda"), ("resident", "warp_cull", "tile_cull", "balanced_tiles")
     plain, graphed = (gpu_state(every=1000) for _ in range(2))
     for state in (plain, graphed):
-        state.config.train.coarse = 0.4
+        state.config.train.coarse, state.plan = 0.4, replace(state.plan, coarse=True)
     stages, without = stages_of(*names, "cuda_graph", device=device), stages_of(*names, device=device)
     try:
         steps(without, plain, 16)
