@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel over all values of all tensors, and one over those with moments in bfloat16, if there are any; a small one
-// before them counts the steps, so that no block has to wait until all others have read them, and so that powers are
-// taken once a tensor, in double precision.
+// One kernel over all values of all tensors, four a thread, and one over those with moments in bfloat16, if there are
+// any; a small one before them counts the steps, so that no block has to wait until all others have read them, and so
+// that powers are taken once a tensor, in double precision.
 #include "../common/launch.cuh"
 #include "adam_step.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-constexpr int VECTORS = 4;  // of a thread, VECTOR_STEP values apart
-constexpr int64_t VECTOR_STEP = THREADS * VALUES_PER_THREAD, BLOCK_VALUES = VECTORS * VECTOR_STEP;
+constexpr int64_t BLOCK_VALUES = THREADS * VALUES_PER_THREAD;
 
 struct Places {
     unsigned begin[MAX_TENSORS];  // first block of a tensor, in ascending order
@@ -24,16 +23,6 @@ __global__ void count_steps_kernel(AdamParams p, AdamFactors<float>* factors) {
     factors[k] = adam_factors<float>(*p.tensors[k].rate, step, p.first, p.second);
 }
 
-// The vector of VALUES_PER_THREAD values from value i on, or what is left of it.
-template <class M>
-__device__ void step_vector(AdamParams const& p, AdamTensor const& t, int64_t i, bool vectors,
-                            AdamFactors<float> const& by, uint32_t draws) {
-    if (vectors && i + VALUES_PER_THREAD <= t.n)
-        return step_four<M>(t, i, load_four(t.gradient, i), p.betas, by, draws);
-    for (int64_t j = i; j < min(i + VALUES_PER_THREAD, t.n); ++j) step_one<M>(t, j, t.gradient[j], p.betas, by, draws);
-}
-
-// A block of Gaussians begins at a multiple of VALUES_PER_THREAD, so all values of a vector are in one.
 template <class M>
 __global__ void __launch_bounds__(THREADS)
     update_adam_kernel(AdamParams p, Places places, AdamFactors<float> const* factors) {
@@ -43,22 +32,17 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = 1; i < MAX_TENSORS; ++i)
         if (blockIdx.x >= places.begin[i]) k = i, begin = places.begin[i];
     AdamTensor const& t = p.tensors[k];
-    int64_t const first = (blockIdx.x - begin) * BLOCK_VALUES + threadIdx.x * VALUES_PER_THREAD;
-    // looked up at once: most threads of a long drive wait for nothing else
-    bool const failed = has_failed(p);
-    unsigned wanted = 0;
-#pragma unroll
-    for (int u = 0; u < VECTORS; ++u) {
-        int64_t const i = first + u * VECTOR_STEP;
-        wanted |= unsigned(i < t.n && reads(t, p.blocks, i)) << u;
-    }
-    if (failed || !wanted) return;
+    int64_t const i = (blockIdx.x - begin) * BLOCK_VALUES + threadIdx.x * VALUES_PER_THREAD,
+                  end = min(i + VALUES_PER_THREAD, t.n);
+    // both are looked up at once: most threads of a long drive wait for nothing else. A block of Gaussians begins at a
+    // multiple of VALUES_PER_THREAD
+    bool const failed = has_failed(p), read = i < t.n && reads(t, p.blocks, i);
+    if (failed || !read) return;
     AdamFactors<float> const by = factors[k];
     uint32_t const draws = draws_of<M>(t, k);
-    bool const vectors = places.vectors >> k & 1;
-#pragma unroll 1
-    for (int u = 0; u < VECTORS; ++u)
-        if (wanted >> u & 1) step_vector<M>(p, t, first + u * VECTOR_STEP, vectors, by, draws);
+    if (places.vectors >> k & 1 && i + VALUES_PER_THREAD <= t.n)
+        return step_four<M>(t, i, load_four(t.gradient, i), p.betas, by, draws);
+    for (int64_t j = i; j < end; ++j) step_one<M>(t, j, t.gradient[j], p.betas, by, draws);
 }
 
 // Blocks for a tensor: none for moments of the other type and for harmonics without a gradient, which another kernel
