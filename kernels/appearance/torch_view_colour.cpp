@@ -7,7 +7,7 @@
 
 #include <tuple>
 
-#include "../common/torch_blocks.h"
+#include "../common/torch_check.h"
 #include "torch_coefficients.h"
 #include "view_colour.h"
 

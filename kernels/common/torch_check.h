@@ -14,6 +14,7 @@
 #include <optional>
 #include <string_view>
 
+#include "blocks.h"
 #include "check_cpu.h"
 
 namespace nurec {
@@ -43,6 +44,13 @@ inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType d
     TORCH_CHECK_TYPE(t.scalar_type() == dtype, name, " is ", t.scalar_type(), ", but must be ", dtype);
     TORCH_CHECK_VALUE(t.device() == device, name, " is on ", t.device(), ", but must be on ", device);
     TORCH_CHECK_VALUE(t.is_contiguous(), name, " is not contiguous; call .contiguous()");
+}
+
+// `blocks` [blocks] uint8 of a store of n Gaussians; nothing: all count.
+inline VisibleBlocks checked_blocks(MaybeTensor const& blocks, int64_t n, at::Device device) {
+    if (!blocks) return {nullptr};
+    check_tensor(*blocks, "blocks", at::kByte, {blocks_of_store(n)}, device);
+    return {blocks->const_data_ptr<uint8_t>()};
 }
 
 // The gradient of a scalar; null: there is none.

@@ -218,7 +218,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     // tensor, values with a gradient of exactly 0 stay, and so do their moments. With directions and colours [V, N, 3]
     // of V views from view_colour_rank1, two gradients are None: of the first coefficients, and of the rest. Both
     // moments of a tensor may be bfloat16, rounded stochastically. `places` [n]: indices of these tensors' rates among
-    // more rates. `blocks`: rows of `touched_only` tensors out of them stay, whatever their gradients.
+    // more rates. `blocks`: rows of `touched_only` tensors out of them stay, and their gradients are not read.
     m.def(
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "

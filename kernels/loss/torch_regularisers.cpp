@@ -5,7 +5,6 @@
 
 #include <tuple>
 
-#include "../common/torch_blocks.h"
 #include "../common/torch_check.h"
 #include "regularisers.h"
 

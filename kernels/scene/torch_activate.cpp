@@ -6,7 +6,6 @@
 
 #include <tuple>
 
-#include "../common/torch_blocks.h"
 #include "../common/torch_check.h"
 #include "activate.h"
 

@@ -30,7 +30,7 @@ struct OuterRows {
         for (int k = int(threadIdx.x); k < VIEWS * count; k += THREADS) {
             int const view = VIEWS == 1 ? 0 : k / count, row = k - view * count;
             int64_t const from = (first_view + view) * h.stride;
-            // nobody has written the factors of a hidden Gaussian
+            // factors of hidden Gaussians are unwritten
             bool const hidden = MIXED<S> && !h.blocks.has(begin + row);
             Vec3<float> const none = {0, 0, 0};
             float basis[S];

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "../appearance/torch_coefficients.h"
-#include "../common/torch_blocks.h"
+#include "../common/torch_check.h"
 #include "adam.h"
 
 #ifdef NUREC_CUDA

@@ -2,7 +2,6 @@
 // Binding of nurec_lite::sgld_noise: checks and allocation, for the CPU and for CUDA.
 #include <torch/library.h>
 
-#include "../common/torch_blocks.h"
 #include "../common/torch_check.h"
 #include "sgld_noise.h"
 

@@ -37,7 +37,7 @@ def kernels() -> None:
 
 
 def blocks_of(n: int, pattern: str, device: str) -> tuple[Tensor, Tensor]:
-    """[blocks] uint8, and [N] bool of their Gaussians. The last block is one of ten, whatever its number."""
+    """[blocks] uint8, and [N] bool of their Gaussians. The last block counts as the last of ten."""
     blocks = torch.zeros((n + BLOCK - 1) // BLOCK, dtype=torch.uint8, device=device)
     for k in PATTERNS[pattern]:
         if k == 9 or k < len(blocks) - 1:

@@ -89,9 +89,11 @@ def test_on_a_long_drive_regularisers_leave_unseen_gaussians_alone(
 BELOW = 256  # first Gaussians, a block, under the ground
 
 
-def underground(stages: Stages, device: torch.device, noise: float = 0.0) -> TrainState:
+def underground(
+    stages: Stages, device: torch.device, noise: float = 0.0, calibrate: bool = False, own_opacities: bool = True
+) -> TrainState:
     """A state whose first block no image sees, before a step without a sweep."""
-    state = state_for(stages, device)
+    state = state_for(stages, device, calibrate, own_opacities=own_opacities)
     state.config.density.noise, state.plan = noise, replace(state.plan, sweeps_every=2)
     stages.feed.schedule(stages, state)
     with torch.no_grad():
@@ -120,13 +122,24 @@ def every_drive_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unseen, "REMEMBERED", 0)
 
 
+WITH: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {  # other options, and arguments of a state
+    "an image": ((), {}),
+    "corrected poses": ((), {"calibrate": True}),
+    "the camera's opacities": ((), {"own_opacities": False}),
+    "moments of bfloat16": (("amp",), {}),
+    "two images in a launch": (("batch",), {}),
+}
+
+
 @pytest.mark.usefixtures("every_drive_is_long")
-def test_a_long_drive_passes_blocks_by(device: torch.device) -> None:
+@pytest.mark.parametrize("kind", WITH)
+def test_a_long_drive_passes_blocks_by(kind: str, device: torch.device) -> None:
     """A step without noise learns the same as one that reads all Gaussians."""
-    ended = []
+    ended, (others, of_state) = [], WITH[kind]
+    batch = {"images": 2, "sweeps": 2}
     for more in (("fused_project",), ()):
-        stages = stages_with(device, (*ALL, *more))
-        state = underground(stages, device)
+        stages = stages_with(device, (*ALL, *more, *others), **({"batch": batch} if "batch" in others else {}))
+        state = underground(stages, device, **of_state)
         ended.append((image_step(stages, state), everything(state)))
     (inside, after), none = ended[0][0], ended[1][0]
     assert inside is not None and inside[0] == 0 and inside[1:].any() and after is None and none == [None, None]
@@ -134,6 +147,22 @@ def test_a_long_drive_passes_blocks_by(device: torch.device) -> None:
         own, plain = ended[0][1][name].detach().double(), value.detach().double()
         off = float((own - plain).norm())
         assert off <= (1e-2 if device.type == "cuda" else 3e-5) * float(plain.norm()) + 1e-9, f"{name}: {off}"
+
+
+@pytest.mark.usefixtures("every_drive_is_long")
+def test_recorded_steps_of_a_long_drive_find_blocks_at_each_launch(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each image sees others; steps with a sweep come in between."""
+    if device.type == "cpu":
+        install(monkeypatch)
+    runs = []
+    for more in ((), ("cuda_graph",)):
+        stages = stages_with(device, (*ALL, "fused_project", *more))
+        runs.append(underground(stages, device))
+        steps(stages, runs[-1], 16)
+    assert stages.update.learn.launched >= 1  # type: ignore[attr-defined]
+    assert_ended_alike(runs[1], runs[0])
 
 
 @pytest.mark.usefixtures("every_drive_is_long")
@@ -149,7 +178,7 @@ def test_noise_leaves_blocks_out_of_view_alone(device: torch.device) -> None:
 @pytest.mark.usefixtures("every_drive_is_long")
 @pytest.mark.parametrize("left_out", ["fused_activate", "fused_adam", "a sweep", "another rank"])
 def test_all_blocks_count_where_a_kernel_reads_them(left_out: str, device: torch.device) -> None:
-    """Else it would read what nobody wrote."""
+    """Rows of hidden blocks are unwritten, and such a kernel would read them."""
     names = tuple(name for name in ALL if name != left_out and (left_out != "fused_adam" or name != "fused_harmonics"))
     stages = stages_with(device, (*names, "fused_project"))
     stages = replace(stages, ranks=2 if left_out == "another rank" else 1)

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "../../common/torch_blocks.h"
 #include "../../common/torch_check.h"
 #include "../../common/torch_site.h"
 #include "../blend/torch_segments.h"

@@ -5,12 +5,14 @@ Idea: the gradient of a Gaussian from rays is 16 sums a view. Each view turned t
 Gaussians, zeros for unseen ones; autograd added these up, view by view, and joined static and moving Gaussians. Here a view only zeroes
 and fills the rows of visible Gaussians, and one kernel turns the rows of all views into gradients, each written once. With
 fused_activate it goes on to the stored parameters and adds the gradients of regularisers and colours on the way. On a long drive it
-leaves those of unseen Gaussians out, so that no pass after it has to. If poses are corrected, the same kernel sums the six numbers of a
-view's pose gradient.
+leaves those of unseen Gaussians out, so that no pass after it has to. Where the update is sparse, too (fused_adam), a step without a
+sweep first finds the blocks of 256 neighbours in the store that an image may see. Activation, colours, regularisers, epilogue, update and
+noise pass the others by. If poses are corrected, the same kernel sums the six numbers of a view's pose gradient.
 Source: none that we know of. Formulas: kernels/math/moments.cuh.
 Gain, code before and after, limits: docs/options/fused_project.md.
 Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view has an epilogue of
-its own, and the log says so. Gradients of colours have their own kernel. Class exact: the same formulas; sums are taken in another order.
+its own, and the log says so. Gradients of colours have their own kernel. Several ranks read all blocks. Class exact: the same formulas;
+sums are taken in another order, and noise waits where a block is passed by.
 """
 
 import logging
