@@ -97,8 +97,7 @@ class OnePass:
     def learning(
         self,
         seen_only: bool = False,
-        by_blocks: TrainState
-        | None = None,  # visible blocks are found for this state, and others passed by; None: all count
+        by_blocks: TrainState | None = None,  # hidden blocks of this state are passed by; None: all blocks count
     ) -> Iterator[None]:
         """Block that differentiates gathered Gaussians, once."""
         self._learning, self._seen_only, self._state = True, seen_only, by_blocks
