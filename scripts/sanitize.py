@@ -25,8 +25,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -44,7 +44,6 @@ from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.scene.neighbours import MOST, nearest
 from nurec_lite.splat.views import camera_view, lidar_view
-from nurec_lite.training import unseen
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.stages import Stages
@@ -52,6 +51,7 @@ from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.static_inputs import StaticInputs
 from nurec_lite.training.step import step
+from nurec_lite.training.unseen import every_drive_is_long
 from scripts.resources import read_budget, short_name
 
 TOOLS = {  # and the flags of each: kns is a part of a kernel's mangled name
@@ -142,7 +142,7 @@ def steps(share: str = ALL, only: str = "") -> None:
         same = _same(overrides, cameras)
         if same not in states:
             states[same] = _state(config, capture, device, stages)
-        with _long_drive() if "long drive" in cameras else nullcontext():
+        with every_drive_is_long() if "long drive" in cameras else nullcontext():
             _steps(config, stages, states[same])
         print(f"{overrides}, {cameras}: {time.monotonic() - begin:.1f} s", flush=True)
     for state in list(states.values())[:1]:  # a share may have no steps
@@ -191,17 +191,6 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
         _update_by_ranks(stages.update.optimize, state)
     if stages.plan is not None and stages.plan.max_views > 1:
         _look(stages, state)
-
-
-@contextmanager
-def _long_drive() -> Iterator[None]:
-    """Block with steps as on a drive of many images."""
-    before = unseen.LONG, unseen.REMEMBERED
-    unseen.LONG = unseen.REMEMBERED = 0
-    try:
-        yield
-    finally:
-        unseen.LONG, unseen.REMEMBERED = before
 
 
 def _stand(stages: Stages, state: TrainState) -> None:

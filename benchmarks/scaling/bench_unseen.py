@@ -20,18 +20,20 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from benchmarks.common.feeding import idle
 from benchmarks.common.reporting import Report, conditions_on, reported
-from benchmarks.step.bench_step import iteration
+from benchmarks.step.bench_step import iteration, positive
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
+from nurec_lite.base.errors import UserError
 from nurec_lite.base.program import Parser
 from nurec_lite.config import Config
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
-from nurec_lite.training import unseen
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.unseen import every_drive_is_long
 
 DEEP = 1000.0  # metres
 
@@ -56,31 +58,27 @@ def measured(config: Config, n: int, steps: int, warmup: int) -> Report:
         add_unseen(state, n)
         for _ in range(warmup):
             iteration(stages, state)
-        before = now(device)
+        idle(device)
+        before = time.perf_counter()
         for _ in range(steps):
             iteration(stages, state)
-        return {
-            "unseen": n,
-            "gaussians": len(state.scene.gaussians),
-            "step_ms": 1e3 * (now(device) - before) / steps,
-        }
+        idle(device)
+        step_ms = 1e3 * (time.perf_counter() - before) / steps
+        return {"unseen": n, "gaussians": len(state.scene.gaussians), "step_ms": step_ms}
     finally:
         stages.close()
 
 
-def now(device: torch.device) -> float:
-    """Seconds, once the device is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
 def bench(config: Config, args: argparse.Namespace) -> Report:
-    unseen.LONG = unseen.REMEMBERED = 0
+    if len(set(args.unseen)) < 2 or min(args.unseen) < 0:
+        raise UserError(
+            "--unseen needs two different numbers or more, none below 0: the cost is the slope of a line through them"
+        )
     config = replace(config, train=replace(config.train, lidar_rays=0), density=replace(config.density, every=10**9))
     rows = []
     for n in args.unseen:
-        rows.append(measured(config, n, args.steps, args.warmup))
+        with every_drive_is_long():
+            rows.append(measured(config, n, args.steps, args.warmup))
         print(json.dumps(rows[-1]), flush=True)
     slope = float(np.polyfit([row["unseen"] for row in rows], [row["step_ms"] for row in rows], 1)[0])
     return conditions_on("scaling/bench_unseen", config, choose_device(config.device), args) | {
@@ -99,7 +97,7 @@ def main(arguments: list[str]) -> None:
         default=[0, 1_000_000, 2_000_000, 4_000_000],
         help="numbers of unseen Gaussians",
     )
-    parser.add_argument("--steps", type=int, default=400, help="measured steps of each number")
+    parser.add_argument("--steps", type=positive, default=400, help="measured steps of each number")
     parser.add_argument("--warmup", type=int, default=100, help="steps before them")
     print(f"{reported(parser, arguments, bench)['ms_a_million']:.4f} ms a million unseen Gaussians")
 

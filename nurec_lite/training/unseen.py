@@ -54,6 +54,18 @@ def sparse_parameters(state: TrainState) -> tuple[str, ...]:
 
 
 @contextmanager
+def every_drive_is_long() -> Iterator[None]:
+    """Block for checks and benchmarks: steps are those of a drive of many images, with a sparse update."""
+    global LONG, REMEMBERED
+    before = LONG, REMEMBERED
+    LONG = REMEMBERED = 0
+    try:
+        yield
+    finally:
+        LONG, REMEMBERED = before
+
+
+@contextmanager
 def sparse(
     optimizer: torch.optim.Adam,  # one parameter a group
     names: Sequence[str],  # of groups

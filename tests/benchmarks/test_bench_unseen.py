@@ -10,7 +10,6 @@ from tiny_capture import tiny_state
 
 from benchmarks.scaling.bench_unseen import DEEP, add_unseen, main
 from nurec_lite.scene.gaussians import BACKGROUND
-from nurec_lite.training import unseen
 
 
 def test_added_gaussians_come_first_and_lie_deep() -> None:
@@ -24,9 +23,7 @@ def test_added_gaussians_come_first_and_lie_deep() -> None:
     assert state.optimizer.param_groups[0]["params"][0] is g.means
 
 
-def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(unseen, "LONG", unseen.LONG)  # the benchmark changes both for its process
-    monkeypatch.setattr(unseen, "REMEMBERED", unseen.REMEMBERED)
+def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([*TINY, "--unseen", "0", "300", "--steps", "2", "--warmup", "1", "--out", str(tmp_path / "out.json")])
     found = json.loads((tmp_path / "out.json").read_text())
     assert [row["unseen"] for row in found["rows"]] == [0, 300] and all(row["step_ms"] > 0 for row in found["rows"])
@@ -34,3 +31,10 @@ def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     slope = (found["rows"][1]["step_ms"] - found["rows"][0]["step_ms"]) / 300
     assert found["ms_a_million"] == pytest.approx(1e6 * slope)
     assert f"{found['ms_a_million']:.4f} ms a million" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sizes", [["300"], ["300", "300"], ["0", "-1"]])
+def test_a_line_needs_two_sizes(sizes: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*TINY, "--steps", "2", "--unseen", *sizes])
+    assert "--unseen needs two different numbers" in capsys.readouterr().err

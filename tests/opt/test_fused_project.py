@@ -3,6 +3,7 @@
 the emulated ones. Single views and their gradients: tests/native/test_backward_epilogue.py."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def test_on_a_long_drive_regularisers_leave_unseen_gaussians_alone(
         monkeypatch.setattr(unseen, "LONG", 0 if long else 1000)
         for more in (("fused_project",), ()):
             stages = replace(stages_with(device, (*names, *more)), ranks=ranks)
-            found.append(learned(stages, state_for(stages, device), number=1))  # without a sweep
+            found.append(learned(stages, state_for(stages, device), number=1))
     assert_learned_alike(found[2], found[3], device)
     short, long = (gradients["opacity_logits"] for _, gradients in (found[0], found[2]))
     hidden = (found[2][1]["means"] == 0).all(1)
@@ -117,9 +118,9 @@ def image_step(stages: Stages, state: TrainState) -> list[Tensor | None]:
 
 
 @pytest.fixture
-def every_drive_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unseen, "LONG", 0)
-    monkeypatch.setattr(unseen, "REMEMBERED", 0)
+def every_drive_is_long() -> Iterator[None]:
+    with unseen.every_drive_is_long():
+        yield
 
 
 WITH: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {  # other options, and arguments of a state

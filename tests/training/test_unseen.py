@@ -68,10 +68,10 @@ def values(state: TrainState) -> dict[str, Tensor]:
     return found
 
 
-def test_on_a_long_drive_they_stay(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unseen, "LONG", 0)
-    monkeypatch.setattr(unseen, "REMEMBERED", 0)
-    for name, (hidden, rows) in changed().items():
+def test_on_a_long_drive_they_stay(changed: Changed) -> None:
+    with unseen.every_drive_is_long():
+        found = changed()
+    for name, (hidden, rows) in found.items():
         assert not hidden.any() and rows.any(), name
 
 

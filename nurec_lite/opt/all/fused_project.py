@@ -54,7 +54,7 @@ class OnePass:
 
     def __init__(self, collect: FusedCollect, stored: bool) -> None:
         self._collect = collect
-        self._stored = stored  # gradients go on to the stored parameters
+        self._stored = stored  # by fused_activate: gradients go on to the stored parameters
         self._learning = False
         self._seen_only = False  # regularisers leave unseen Gaussians alone
         self._state: TrainState | None = None  # of a step that finds visible blocks
@@ -72,10 +72,9 @@ class OnePass:
 
     def _passes_blocks_by(self, stages: Stages, state: TrainState, shots: Shots) -> bool:
         """Returns whether all kernels of a step leave blocks alone that no view sees. A sweep looks all around, so its step sees all."""
-        noise = stages.changes.claims.get("noise") == "fused_activate"
         update = stages.update.optimize
         sparse = isinstance(update, FusedAdam) and update.is_sparse(state)
-        return self._stored and noise and sparse and not shots.sweeps
+        return self._stored and sparse and not shots.sweeps
 
     def regularisers(self, inner: Regularisers) -> Regularisers:
         def regularisers(opacities: Tensor, lidar_opacities: Tensor, scales: Tensor) -> dict[str, Tensor]:
