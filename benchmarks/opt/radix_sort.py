@@ -22,6 +22,7 @@ class Pairs(ctypes.Structure):
         ("n", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("keys", "values", "sorted_keys", "sorted", "there", "kept", "wide")),
         ("lowest", ctypes.c_int),
+        ("blocks", ctypes.c_void_p),
     ]
 
 

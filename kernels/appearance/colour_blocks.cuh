@@ -14,10 +14,11 @@ template <int S>
 struct WantedRows : Rows<S> {
     bool wanted[GAUSSIANS];
 
-    __device__ void read(Coefficients<float const> const& sh, int64_t n, bool mine) {
+    // Those of the Gaussians from `begin` on.
+    __device__ void read(Coefficients<float const> const& sh, int64_t begin, int64_t n, bool mine) {
         wanted[threadIdx.x] = mine;
         __syncthreads();
-        Rows<S>::read(sh, n, [&](int row) { return wanted[row]; });
+        Rows<S>::read(sh, begin, n, [&](int row) { return wanted[row]; });
         __syncthreads();
     }
 };

@@ -55,16 +55,16 @@ struct Rows {
         return {first.numbers + 3 * threadIdx.x, rest.numbers + (REST > 0 ? REST * threadIdx.x : 0)};
     }
 
-    static __device__ int rows_of_block(int64_t n) {
-        int64_t const left = n - blockIdx.x * int64_t(GAUSSIANS);
+    static __device__ int rows_from(int64_t begin, int64_t n) {
+        int64_t const left = n - begin;
         return int(left < GAUSSIANS ? left : GAUSSIANS);
     }
 
-    // Reads the rows that satisfy wanted(row). All copies of a thread are under way at once, and in no register.
+    // Reads the rows from `begin` on that satisfy wanted(row). All copies of a thread are under way at once, and in no
+    // register.
     template <class Wanted>
-    __device__ void read(Coefficients<float const> const& sh, int64_t n, Wanted const& wanted) {
-        int64_t const begin = blockIdx.x * int64_t(GAUSSIANS);
-        int const count = rows_of_block(n);
+    __device__ void read(Coefficients<float const> const& sh, int64_t begin, int64_t n, Wanted const& wanted) {
+        int const count = rows_from(begin, n);
         first.read(sh.first + sh.first_stride * begin, sh.first_stride, count, wanted);
         if constexpr (REST > 0) rest.read(sh.rest + sh.rest_stride * begin, sh.rest_stride, count, wanted);
         __pipeline_commit();
@@ -72,12 +72,12 @@ struct Rows {
     }
 
     __device__ void read(Coefficients<float const> const& sh, int64_t n) {
-        read(sh, n, [](int) { return true; });
+        read(sh, blockIdx.x * int64_t(GAUSSIANS), n, [](int) { return true; });
     }
 
     __device__ void write(Coefficients<float> const& sh, int64_t n) const {
         int64_t const begin = blockIdx.x * int64_t(GAUSSIANS);
-        int const count = rows_of_block(n);
+        int const count = rows_from(begin, n);
         first.write(sh.first + sh.first_stride * begin, sh.first_stride, count);
         if constexpr (REST > 0) rest.write(sh.rest + sh.rest_stride * begin, sh.rest_stride, count);
     }

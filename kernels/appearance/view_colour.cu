@@ -4,6 +4,7 @@
 // Gaussians of a node are neighbours, so the lanes of a warp that share one sum the gradient of its rotation before
 // they write it.
 #include "../common/triples.cuh"
+#include "../common/visible.cuh"
 #include "../math/sh.cuh"
 #include "colour_blocks.cuh"
 #include "view_colour.h"
@@ -11,17 +12,24 @@
 namespace nurec::cuda {
 namespace {
 
-static_assert(BLOCK_GAUSSIANS % GAUSSIANS == 0);  // all threads of a block return together
+constexpr int PARTS = int(BLOCK_GAUSSIANS) / GAUSSIANS;  // of a block of the store, one for a block of threads
 
+// Colours of the Gaussians from `begin` on. All threads of a block call it.
 template <int S>
-__global__ void __launch_bounds__(GAUSSIANS) shade_gaussians_kernel(Placements in, SeenHarmonics sh, float* colour) {
-    __shared__ WantedRows<S> rows;
-    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
-    if (!sh.blocks.has(i)) return;
+__device__ void shade_part(Placements const& in, SeenHarmonics const& sh, float* colour, int64_t begin,
+                           WantedRows<S>& rows) {
+    int64_t const i = begin + threadIdx.x;
     bool const seen = i < in.n && (!sh.seen || sh.seen[i]), some = __syncthreads_or(seen);
-    if (some) rows.read(sh.sh, in.n, seen);
+    if (some) rows.read(sh.sh, begin, in.n, seen);
     if (i >= in.n) return;
     store3(colour, i, seen ? sh_colour<S>(rows.mine(), direction_of(eye_offset_of(in, i))) : Vec3<float>{0, 0, 0});
+}
+
+template <int S, bool LISTED>
+__global__ void __launch_bounds__(GAUSSIANS) shade_gaussians_kernel(Placements in, SeenHarmonics sh, float* colour) {
+    __shared__ WantedRows<S> rows;
+    for_visible_blocks<PARTS, LISTED>(sh.blocks, in.n,
+                                      [&](int64_t begin) { shade_part<S>(in, sh, colour, begin, rows); });
 }
 
 __device__ Vec3<float> gradient_of(float const* d_colour, int64_t i, int64_t n) {
@@ -32,11 +40,11 @@ template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
     shade_gaussians_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenHarmonicsGrads d_sh) {
     __shared__ WantedRows<S> rows;
-    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    int64_t const begin = blockIdx.x * int64_t(GAUSSIANS), i = begin + threadIdx.x;
     Vec3<float> const d_colour = gradient_of(d_sh.d_colour, i, in.n);
     Quat<float> d_rotation = {};
     int node = -1;
-    rows.read(sh.sh, in.n, is_some(d_colour));
+    rows.read(sh.sh, begin, in.n, is_some(d_colour));
     if (i < in.n) {
         auto const mine = rows.mine();  // each coefficient is read before its gradient takes its place
         EyeOffset const from_eye = eye_offset_of(in, i);
@@ -58,13 +66,11 @@ __device__ void store_none(Placements const& in, PlacementGrads const& d, ShRank
     store3(moves ? d.means : d.still_means, moves ? i - in.still : i, {0, 0, 0});
 }
 
-// The same for the rank-1 gradient: 24 bytes a Gaussian instead of 12 S.
+// Rank-1 gradients of the Gaussians from `begin` on. All threads of a block call it.
 template <int S>
-__global__ void __launch_bounds__(GAUSSIANS)
-    shade_gaussians_rank1_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, ShRank1 rank1) {
-    __shared__ WantedRows<S> rows;
-    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
-    if (!sh.blocks.has(i)) return;
+__device__ void differentiate_part(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
+                                   ShRank1 const& rank1, int64_t begin, WantedRows<S>& rows) {
+    int64_t const i = begin + threadIdx.x;
     Vec3<float> const d_colour = gradient_of(rank1.d_colour, i, in.n);
     if (!__syncthreads_or(is_some(d_colour))) {
         if (i < in.n) store_none(in, d, rank1, i);
@@ -72,7 +78,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
     }
     Quat<float> d_rotation = {};
     int node = -1;
-    rows.read(sh.sh, in.n, is_some(d_colour));
+    rows.read(sh.sh, begin, in.n, is_some(d_colour));
     if (i < in.n) {
         EyeOffset const from_eye = eye_offset_of(in, i);
         Vec3<float> const direction = direction_of(from_eye);
@@ -85,9 +91,19 @@ __global__ void __launch_bounds__(GAUSSIANS)
     add_to_rotations(d.rotations, node, d_rotation);
 }
 
+// The same for the rank-1 gradient: 24 bytes a Gaussian instead of 12 S.
+template <int S, bool LISTED>
+__global__ void __launch_bounds__(GAUSSIANS)
+    shade_gaussians_rank1_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, ShRank1 rank1) {
+    __shared__ WantedRows<S> rows;
+    for_visible_blocks<PARTS, LISTED>(sh.blocks, in.n,
+                                      [&](int64_t begin) { differentiate_part<S>(in, sh, d, rank1, begin, rows); });
+}
+
 template <int S>
 void launch_forward(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue) {
-    shade_gaussians_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, colour);
+    auto* const kernel = sh.blocks.listed ? shade_gaussians_kernel<S, true> : shade_gaussians_kernel<S, false>;
+    kernel<<<blocks_for<PARTS>(sh.blocks, in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, colour);
 }
 
 template <int S>
@@ -99,7 +115,9 @@ void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGra
 template <int S>
 void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1,
                      Queue const& queue) {
-    shade_gaussians_rank1_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, rank1);
+    auto* const kernel = sh.blocks.listed ? shade_gaussians_rank1_backward_kernel<S, true>
+                                          : shade_gaussians_rank1_backward_kernel<S, false>;
+    kernel<<<blocks_for<PARTS>(sh.blocks, in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, rank1);
 }
 
 template <class Into>

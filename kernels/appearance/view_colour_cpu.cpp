@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../common/triples_cpu.h"
+#include "../common/visible_cpu.h"
 #include "../math/sh.cuh"
 #include "view_colour.h"
 
@@ -20,17 +21,12 @@ void read(Coefficients<float const> const& sh, int64_t i, float (&numbers)[3 * S
 
 template <int S>
 void forward(Placements const& in, SeenHarmonics const& sh, float* colour) {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.n; ++i) {
-        if (!sh.blocks.has(i)) continue;
-        if (sh.seen && !sh.seen[i]) {
-            store(colour, i, Vec3<float>{0, 0, 0});
-            continue;
-        }
+    for_visible_gaussians(sh.blocks, in.n, [&](int64_t i) {
+        if (sh.seen && !sh.seen[i]) return store(colour, i, Vec3<float>{0, 0, 0});
         float numbers[3 * S];
         read<S>(sh.sh, i, numbers);
         store(colour, i, sh_colour<S>(numbers, direction_of(eye_offset_of(in, i))));
-    }
+    });
 }
 
 template <int S>
@@ -66,9 +62,7 @@ template <int S, class Into>
 void backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, Into const& into) {
     int64_t const moving = in.n - in.still, slices = (moving + SLICE - 1) / SLICE, numbers = 4 * in.nodes;
     std::vector<float> sums(static_cast<std::size_t>(slices * numbers));
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.still; ++i)
-        if (sh.blocks.has(i)) backward_of<S>(in, sh, d, into, i);
+    for_visible_gaussians(sh.blocks, in.still, [&](int64_t i) { backward_of<S>(in, sh, d, into, i); });
 #pragma omp parallel for schedule(static)
     for (int64_t s = 0; s < slices; ++s)
         for (int64_t a = s * SLICE; a < std::min(moving, (s + 1) * SLICE); ++a)

@@ -16,10 +16,12 @@ NUREC_FN int64_t blocks_of_store(int64_t n) {
 }
 
 struct VisibleBlocks {
-    uint8_t const* at;  // [blocks] 0: no view of the step sees any of its Gaussians; null: all blocks count
+    int const* listed;  // [1 + blocks] how many they are, then their numbers, ascending; null: all blocks count
 
-    NUREC_FN bool has_block(int64_t k) const { return !at || at[k]; }
-    NUREC_FN bool has(int64_t i) const { return has_block(i / BLOCK_GAUSSIANS); }
+    // Of the blocks of n Gaussians.
+    NUREC_FN int64_t count(int64_t n) const { return listed ? listed[0] : blocks_of_store(n); }
+    NUREC_FN int64_t block(int64_t k) const { return listed ? listed[1 + k] : k; }
+    NUREC_FN int64_t first(int64_t k) const { return BLOCK_GAUSSIANS * block(k); }  // of the k-th block's Gaussians
 };
 
 }  // namespace nurec

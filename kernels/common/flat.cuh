@@ -16,21 +16,21 @@ __device__ inline int64_t first_row() {
     return blockIdx.x * int64_t(THREADS);
 }
 
-// This thread's numbers of n rows; 0 after the last one.
+// This thread's numbers of THREADS rows from `first` on; 0 after the last one of n rows.
 template <int ROW>
-__device__ void load_flat(float const* from, int64_t n, float (&numbers)[ROW]) {
+__device__ void load_flat(float const* from, int64_t first, int64_t n, float (&numbers)[ROW]) {
 #pragma unroll
     for (int k = 0; k < ROW; ++k) {
-        int64_t const at = ROW * first_row() + number_in_block(k);
+        int64_t const at = ROW * first + number_in_block(k);
         numbers[k] = at < ROW * n ? from[at] : 0.f;
     }
 }
 
 template <int ROW>
-__device__ void store_flat(float* to, int64_t n, float const (&numbers)[ROW]) {
+__device__ void store_flat(float* to, int64_t first, int64_t n, float const (&numbers)[ROW]) {
 #pragma unroll
     for (int k = 0; k < ROW; ++k) {
-        int64_t const at = ROW * first_row() + number_in_block(k);
+        int64_t const at = ROW * first + number_in_block(k);
         if (at < ROW * n) to[at] = numbers[k];
     }
 }

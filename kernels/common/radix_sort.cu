@@ -56,8 +56,19 @@ struct Pass {
     int64_t* kept;           // [1]
 };
 
+// Keys to go through. LISTED: those of whole visible blocks.
+template <bool LISTED>
 __device__ uint32_t number_of(Pairs const& p) {
+    if (LISTED) return uint32_t(BLOCK_GAUSSIANS * p.blocks.count(p.n));
     return uint32_t(p.there && *p.there < p.n ? *p.there : p.n);
+}
+
+// The i-th key; the last block may have fewer.
+template <bool LISTED>
+__device__ uint32_t key_of(Pairs const& p, uint32_t i) {
+    constexpr auto EACH = uint32_t(BLOCK_GAUSSIANS);
+    uint32_t const place = LISTED ? uint32_t(p.blocks.first(i / EACH)) + i % EACH : i;
+    return !LISTED || place < p.n ? p.keys[place] : UNWANTED;
 }
 
 // --- how many keys have each digit of each pass ---
@@ -65,17 +76,18 @@ __device__ uint32_t number_of(Pairs const& p) {
 constexpr int MAX_PASSES = 4, COPIES = 4,
               BATCH = 4;  // lanes of a warp often have the same high digits: they share a copy
 
+template <bool LISTED>
 __global__ void count_digits_kernel(Pairs p, bool choose, Passes passes, uint32_t* totals) {
     wait_then_launch_dependents();
     __shared__ uint32_t counts[COPIES][MAX_PASSES][DIGITS];
     uint32_t* const all = counts[0][0];
     for (int k = int(threadIdx.x); k < COPIES * MAX_PASSES * DIGITS; k += THREADS) all[k] = 0;
     __syncthreads();
-    uint32_t const n = number_of(p), step = gridDim.x * THREADS;
+    uint32_t const n = number_of<LISTED>(p), step = gridDim.x * THREADS;
     for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < n; i += BATCH * step) {
         uint32_t keys[BATCH];
 #pragma unroll
-        for (int k = 0; k < BATCH; ++k) keys[k] = i + k * step < n ? p.keys[i + k * step] : UNWANTED;
+        for (int k = 0; k < BATCH; ++k) keys[k] = i + k * step < n ? key_of<LISTED>(p, i + k * step) : UNWANTED;
 #pragma unroll
         for (int k = 0; k < BATCH; ++k) {
             if (i + k * step >= n || (choose && keys[k] == UNWANTED)) continue;
@@ -182,23 +194,42 @@ __device__ uint32_t keys_before(uint32_t* states, int tile, uint32_t mine) {
     return before;
 }
 
-// Which of the lane's keys are there, and wanted, as bits.
-__device__ unsigned load_keys(Pass const& p, uint32_t first, uint32_t n, uint32_t (&keys)[ITEMS]) {
-    uint32_t const* const from = p.pairs.keys + first;
+// Places of a lane's keys, from number `first` on: a warp has a run of visible blocks.
+template <bool LISTED>
+struct Run {
+    static constexpr int EACH = int(BLOCK_GAUSSIANS) / 32, BLOCKS = ITEMS / EACH;  // rows of a block, blocks of a run
+    uint32_t begin[LISTED ? BLOCKS : 1];
+
+    __device__ Run(Pairs const& p, uint32_t first, uint32_t n) {
+        begin[0] = first;
+        if constexpr (LISTED)
+            for (uint32_t b = 0; b < BLOCKS; ++b) {
+                uint32_t const i = first + 32 * EACH * b;
+                begin[b] = i < n ? uint32_t(p.blocks.first(i / (32 * EACH))) + i % (32 * EACH) : uint32_t(p.n);
+            }
+    }
+
+    __device__ uint32_t at(int k) const { return LISTED ? begin[k / EACH] + 32 * (k % EACH) : begin[0] + 32 * k; }
+};
+
+// Which of the lane's keys are there, and wanted, as bits. `end`: the first place without a key.
+template <bool LISTED>
+__device__ unsigned load_keys(Pass const& p, Run<LISTED> const& run, uint32_t end, uint32_t (&keys)[ITEMS]) {
     unsigned taken = 0;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        bool const there = first + 32 * k < n;
-        keys[k] = there ? from[32 * k] : 0;
+        bool const there = run.at(k) < end;
+        keys[k] = there ? p.pairs.keys[run.at(k)] : 0;
         taken |= unsigned(there && !(p.choose && keys[k] == UNWANTED)) << k;
     }
     return taken;
 }
 
-__device__ void load_values(Pass const& p, uint32_t first, unsigned taken, uint32_t (&values)[ITEMS]) {
+template <bool LISTED>
+__device__ void load_values(Pass const& p, Run<LISTED> const& run, unsigned taken, uint32_t (&values)[ITEMS]) {
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
-        values[k] = !p.pairs.values ? first + 32 * k : taken >> k & 1 ? p.pairs.values[first + 32 * k] : 0;
+        values[k] = LISTED || !p.pairs.values ? run.at(k) : taken >> k & 1 ? p.pairs.values[run.at(k)] : 0;
 }
 
 __device__ void write_sorted(Pass const& p, Shared const& s, uint32_t n) {
@@ -232,10 +263,11 @@ constexpr bool EARLY_VALUES = true;  // on their way while keys are ranked
 
 // It cannot deadlock: tiles are handed out in order, and a block with a tile is running, so a block that waits for
 // earlier tiles waits for running blocks.
+template <bool LISTED>
 __global__ void __launch_bounds__(THREADS, 2) sort_digit_kernel(Pass p) {
     wait_then_launch_dependents();
     __shared__ Shared s;
-    uint32_t const n = number_of(p.pairs);
+    uint32_t const n = number_of<LISTED>(p.pairs);
     if (blockIdx.x && TILE * blockIdx.x >= n) return;  // as many are left as there are tiles
     if (threadIdx.x == 0) s.tile = atomicAdd(p.next, 1u);
     for (int k = int(threadIdx.x) % 32; k < DIGITS; k += 32) s.counts[threadIdx.x / 32][k] = 0;
@@ -243,11 +275,11 @@ __global__ void __launch_bounds__(THREADS, 2) sort_digit_kernel(Pass p) {
     __syncthreads();
     uint32_t const tile = s.tile;
     uint32_t keys[ITEMS], values[ITEMS], ranks[ITEMS];
-    uint32_t const first = first_of(tile);
-    unsigned const taken = load_keys(p, first, n, keys);
-    if (EARLY_VALUES) load_values(p, first, taken, values);
+    Run<LISTED> const run(p.pairs, first_of(tile), n);
+    unsigned const taken = load_keys(p, run, LISTED ? uint32_t(p.pairs.n) : n, keys);
+    if (EARLY_VALUES) load_values(p, run, taken, values);
     rank_keys(p.digits, keys, taken, s.counts[threadIdx.x / 32], ranks);
-    if (!EARLY_VALUES) load_values(p, first, taken, values);
+    if (!EARLY_VALUES) load_values(p, run, taken, values);
     __syncthreads();
     uint32_t const mine = add_warps(s);
     tell(p.states, int(tile), (tile ? AGGREGATE : PREFIX) | mine);
@@ -286,16 +318,18 @@ void sort_pairs(Pairs const& p, int bits, Zeros& zeros, Queue const& queue) {
     auto const array = [&] { return passes.n > 1 ? memory.array<uint32_t>(p.n) : nullptr; };
     uint32_t *const keys[] = {array(), array()}, *const values[] = {array(), array()};
     auto const blocks = unsigned(std::min<int64_t>(blocks_for(p.n), 2 * multiprocessors()));
-    launch_pdl(count_digits_kernel, blocks, THREADS, queue, p, p.kept, passes, totals);
+    auto* const count = p.blocks.listed ? count_digits_kernel<true> : count_digits_kernel<false>;
+    launch_pdl(count, blocks, THREADS, queue, p, p.kept, passes, totals);
     Pass pass = {p, {}, p.kept != nullptr, totals, states, next, p.kept ? p.kept : memory.array<int64_t>(1)};
     for (int k = 0; k < passes.n; ++k) {
         bool const last = k + 1 == passes.n;
         pass.digits = passes.of(k);
         pass.pairs.sorted_keys = last ? p.sorted_keys : keys[k % 2];
         pass.pairs.sorted = last ? p.sorted : values[k % 2];
-        launch_pdl(sort_digit_kernel, unsigned(tiles), THREADS, queue, pass);
+        auto* const sort = pass.pairs.blocks.listed ? sort_digit_kernel<true> : sort_digit_kernel<false>;
+        launch_pdl(sort, unsigned(tiles), THREADS, queue, pass);
         pass.pairs.keys = keys[k % 2], pass.pairs.values = values[k % 2], pass.pairs.there = pass.kept;
-        pass.choose = false;
+        pass.choose = false, pass.pairs.blocks = {nullptr};
         pass.totals += DIGITS, pass.states += DIGITS * tiles, ++pass.next;
     }
 }

@@ -2,6 +2,7 @@
 // Sorting (radix_sort.cu), prefix sums and selection (by CUB). All pointers are the device's.
 #pragma once
 
+#include "blocks.h"
 #include "device.h"
 
 namespace nurec::cuda {
@@ -19,6 +20,7 @@ struct Pairs {
     int64_t* kept = nullptr;         // [1] pairs with another key than UNWANTED: the others are left out; null: none is
     int64_t* wide = nullptr;         // [n] the same values
     int lowest = 0;                  // of the bits, if it is not the key's lowest
+    VisibleBlocks blocks = {nullptr};  // keys of others are not read; without `values`
 };
 
 void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);

@@ -46,13 +46,6 @@ inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType d
     TORCH_CHECK_VALUE(t.is_contiguous(), name, " is not contiguous; call .contiguous()");
 }
 
-// `blocks` [blocks] uint8 of a store of n Gaussians; nothing: all count.
-inline VisibleBlocks checked_blocks(MaybeTensor const& blocks, int64_t n, at::Device device) {
-    if (!blocks) return {nullptr};
-    check_tensor(*blocks, "blocks", at::kByte, {blocks_of_store(n)}, device);
-    return {blocks->const_data_ptr<uint8_t>()};
-}
-
 // The gradient of a scalar; null: there is none.
 inline float const* checked_scalar(MaybeTensor const& d, char const* name, at::Device device) {
     if (!d) return nullptr;
@@ -130,6 +123,22 @@ void check_ascends(at::Tensor const& t, char const* name) {
     if (!host) return;
     int64_t const place = cpu::first_descent(host->const_data_ptr<T>(), host->numel());
     TORCH_CHECK_VALUE(place < 0, name, " falls in row ", place, ", but must ascend");
+}
+
+// `blocks` [1 + blocks] int32 of a store of n Gaussians, as visible_blocks has them; nothing: all count.
+inline VisibleBlocks checked_blocks(MaybeTensor const& blocks, int64_t n, at::Device device) {
+    if (!blocks) return {nullptr};
+    int64_t const all = blocks_of_store(n);
+    check_tensor(*blocks, "blocks", at::kInt, {1 + all}, device);
+    if (auto const host = values_of(*blocks)) {
+        auto const* listed = host->const_data_ptr<int>();
+        TORCH_CHECK_VALUE(listed[0] >= 0 && listed[0] <= all, "blocks lists ", listed[0], " blocks, but there are ",
+                          all);
+        for (int k = 1; k <= listed[0]; ++k)
+            TORCH_CHECK_VALUE(listed[k] >= (k > 1 ? listed[k - 1] + 1 : 0) && listed[k] < all, "blocks holds ",
+                              listed[k], " in row ", k, ", but numbers must ascend, and be below ", all);
+    }
+    return {blocks->const_data_ptr<int>()};
 }
 
 // ---- tensors that kernels read in vectors of four

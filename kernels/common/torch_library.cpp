@@ -16,11 +16,12 @@ TORCH_LIBRARY(nurec_lite, m) {
     // list_warp_tiles low [N, 4] has both bounds of each Gaussian, row index[k] for the k-th, and high is empty; count
     // [1] is the number of k; rows after them, and those of hidden Gaussians, are not written. `bands`: of a lidar's
     // warp tiles, in place; then candidates [N, 8] and their numbers, counts [N], replace low, and a Gaussian without
-    // candidates is in no row.
+    // candidates is in no row. `blocks`: of an image in place, nothing is read or written of Gaussians of others.
     m.def(
         "project(Tensor[] gaussians, Tensor view, int sensor, Tensor[] grid, int columns, Tensor[] bands, "
         "bool all=False, int depth_bits=32, bool shapes=False, Tensor? occupied=None, bool in_place=False, "
-        "Tensor? features=None) -> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes, Tensor count, "
+        "Tensor? features=None, Tensor? blocks=None) -> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor "
+        "shapes, Tensor count, "
         "Tensor candidates, Tensor counts)");
     // [bands + 1, 3 columns + 1] int32: the cells that hold rays, summed up over three turns (project/project.h).
     m.def("occupied_cells(Tensor[] grid, int columns) -> Tensor");
@@ -41,18 +42,20 @@ TORCH_LIBRARY(nurec_lite, m) {
         "Tensor needed)");
     // Blends lists of warp tiles, each ray in one list, in segments of at most `length` entries; `kept` values are for
     // the backward pass. `rows`: the rows of Gaussians that rays read [N, 16 or 20], if they exist; then own_rows is
-    // empty, and the backward pass gets `rows` in its place.
+    // empty, and the backward pass gets `rows` in its place. `blocks` of visible_blocks: lists have no Gaussians of
+    // others, and their rows are not written.
     m.def(
         "render_segments(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
-        "int length, Tensor? rows=None) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, "
+        "int length, Tensor? rows=None, Tensor? blocks=None) -> (Tensor out, Tensor distance, Tensor transmittance, "
+        "Tensor median, "
         "Tensor first, Tensor list_index, Tensor fields, Tensor own_rows)");
     // The backward pass of render_segments up to moments: 16 N numbers and then N bytes, 0 for Gaussians without valid
     // numbers (raster_warps/backward/gaussian_backward.h). Also the gradients of a camera's features and of origins and
-    // directions of rays, if they are asked for.
+    // directions of rays, if they are asked for. Nothing is written of Gaussians out of `blocks`.
     m.def(
         "render_backward_accumulate(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, "
         "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
-        "Tensor d_transmittance, bool of_features, bool of_rays) "
+        "Tensor d_transmittance, bool of_features, bool of_rays, Tensor? blocks=None) "
         "-> (Tensor grad_accum, Tensor d_features, Tensor[] d_rays)");
     // From moments of all views and upstream gradients to gradients of activations, or of stored parameters: then
     // `scene` has stored_quats, and the last gradient `columns` logits. Gradients that are not `asked` for are empty;
@@ -181,13 +184,14 @@ TORCH_LIBRARY(nurec_lite, m) {
     // Distances [q, k] of queries [q, 3] from their nearest points of [n, 3], ascending, and numbers [q, k] of the
     // points.
     m.def("find_nearest(Tensor queries, Tensor points, int k) -> (Tensor distances, Tensor numbers)");
-    // Blocks of 256 Gaussians of the store, 1 where a camera may see one, with `still` of them that do not move, before
-    // others; `lenses`: views with a lens of their own.
+    // Blocks of 256 Gaussians of the store of which a camera may see one, with `still` Gaussians that do not move,
+    // before others; `lenses`: views with a lens of their own. [1 + blocks] int32: how many they are, then their
+    // numbers, ascending. The rest is not written.
     m.def(
         "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, int still, Tensor[] views, "
         "bool[] lenses) -> Tensor");
     // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
-    // without dependents is empty. Out of `blocks`, opacities are 0 and nothing else is written.
+    // without dependents is empty. Out of `blocks`, the camera's opacities are 0, and nothing else is written.
     m.def(
         "activate(Tensor quats, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, Tensor? blocks=None) "
         "-> (Tensor unit, Tensor scales, Tensor opacities, Tensor lidar, Tensor lidar_opacities)");

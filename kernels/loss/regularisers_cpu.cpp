@@ -4,27 +4,33 @@
 #include <algorithm>
 #include <vector>
 
+#include "../common/visible_cpu.h"
 #include "regularisers.h"
 
 namespace nurec::cpu {
 namespace {
 
-constexpr int64_t SLICE = 1 << 12;  // Gaussians
+constexpr int64_t SLICE = 16;  // blocks of Gaussians
 
 struct Sums {
     double opacity = 0, scale = 0, tie = 0;
     int64_t n = 0;
 };
 
+void add(RegularisedGaussians const& in, int64_t i, Sums& sums) {
+    ++sums.n;
+    float opacity = 0, tie = 0;
+    add_opacities(in, i, opacity, tie);
+    sums.opacity += opacity, sums.tie += tie;
+    for (int64_t k = 3 * i; k < 3 * i + 3; ++k) sums.scale += in.scales[k];
+}
+
+// Of the visible blocks number `begin` to `end`.
 Sums sums_of(RegularisedGaussians const& in, int64_t begin, int64_t end) {
     Sums sums;
-    for (int64_t i = begin; i < end; ++i) {
-        if (!in.blocks.has(i)) continue;
-        ++sums.n;
-        float opacity = 0, tie = 0;
-        add_opacities(in, i, opacity, tie);
-        sums.opacity += opacity, sums.tie += tie;
-        for (int64_t k = 3 * i; k < 3 * i + 3; ++k) sums.scale += in.scales[k];
+    for (int64_t k = begin; k < end; ++k) {
+        int64_t const first = in.blocks.first(k);
+        for (int64_t i = first; i < std::min(first + BLOCK_GAUSSIANS, in.n); ++i) add(in, i, sums);
     }
     return sums;
 }
@@ -32,11 +38,11 @@ Sums sums_of(RegularisedGaussians const& in, int64_t begin, int64_t end) {
 }  // namespace
 
 void regularisers(RegularisedGaussians const& in, Terms const& out) {
-    int64_t const slices = (in.n + SLICE - 1) / SLICE;
+    int64_t const count = in.blocks.count(in.n), slices = (count + SLICE - 1) / SLICE;
     std::vector<Sums> parts(static_cast<std::size_t>(slices));
 #pragma omp parallel for schedule(static)
     for (int64_t s = 0; s < slices; ++s)
-        parts[std::size_t(s)] = sums_of(in, s * SLICE, std::min(in.n, (s + 1) * SLICE));
+        parts[std::size_t(s)] = sums_of(in, s * SLICE, std::min(count, (s + 1) * SLICE));
     Sums all;
     for (Sums const& one : parts)
         all.opacity += one.opacity, all.scale += one.scale, all.tie += one.tie, all.n += one.n;
@@ -50,9 +56,7 @@ void regularisers_backward(RegularisedGaussians const& in, TermGrads const& d) {
         *d.d_opacities = share(d.opacity, in.n);
         return;
     }
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.n; ++i)
-        if (in.blocks.has(i)) opacities_backward(in, d, i);
+    for_visible_gaussians(in.blocks, in.n, [&](int64_t i) { opacities_backward(in, d, i); });
 }
 
 }  // namespace nurec::cpu

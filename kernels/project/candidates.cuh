@@ -13,6 +13,11 @@ namespace nurec::cuda {
 constexpr float ANGLE_MARGIN = 1e-5f;   // radians: angles are rounded
 constexpr float HEIGHT_MARGIN = 0.05f;  // share of the distance between bounds, which come from a few points
 
+// Returns the number of visible Gaussians.
+__device__ inline int64_t end_of_visible(BinParams const& p) {
+    return p.count ? smaller(p.v, *p.count) : p.v;
+}
+
 struct TileRun {  // of warp tiles
     int begin, end;
     __device__ int size() const { return end - begin; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../common/launch.cuh"
 #include "../common/sort.h"
+#include "../common/visible.cuh"
 #include "visibility.cuh"
 
 namespace nurec::cuda {
@@ -81,7 +82,10 @@ __global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[LISTS][SHORT])
     __shared__ View<float> view;  // in registers its numbers would take the place of others
     copy_numbers(view, p.view);
     __syncthreads();
-    find_visible_in_block<CAMERA, SHORT, LISTS>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
+    auto const opacity = [&](int64_t i) { return p.g.opacities[i]; };
+    for_visible_blocks(p.blocks, p.g.n, [&](int64_t first) {
+        find_visible_in_block<CAMERA, SHORT, LISTS>(p, view, occupied, first, opacity, out, 0);
+    });
 }
 
 using Project = void (*)(ProjectParams, int const*, Visibility);
@@ -129,13 +133,16 @@ void look(ProjectParams const& p, int const* occupied, Visibility const& out, Qu
     Project const kernel = (p.is_camera ? out.shapes != nullptr : out.candidates != nullptr)
                                ? kernel_for<true>(p.is_camera, out.bits)
                                : kernel_for<false>(p.is_camera, out.bits);
-    if (n) launch_pdl(kernel, blocks_for(n), THREADS, queue, p, occupied, out);
+    if (n) launch_pdl(kernel, blocks_for(p.blocks, n), THREADS, queue, p, occupied, out);
 }
 
 // Radix sort is stable, and the numbers ascend.
-uint32_t* sort_by_depth(int64_t n, Visibility const& visibility, int64_t* count, int64_t* index, Queue const& queue) {
-    auto* const sorted = index ? nullptr : queue.memory.array<uint32_t>(n);
-    sort_pairs({n, visibility.keys, nullptr, nullptr, sorted, nullptr, count, index}, visibility.bits, queue);
+uint32_t* sort_by_depth(ProjectParams const& p, Visibility const& visibility, int64_t* count, int64_t* index,
+                        Queue const& queue) {
+    auto* const sorted = index ? nullptr : queue.memory.array<uint32_t>(p.g.n);
+    Pairs pairs = {p.g.n, visibility.keys, nullptr, nullptr, sorted, nullptr, count, index};
+    pairs.blocks = p.blocks;
+    sort_pairs(pairs, visibility.bits, queue);
     return sorted;
 }
 

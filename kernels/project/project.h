@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "warp_tiles.h"
+#include "../common/blocks.h"
 #include "../common/cells.h"
 #include "../common/device.h"
 #include "../common/gaussians.h"
@@ -24,6 +25,7 @@ struct ProjectParams {
     float const* features = nullptr;          // [N, 2] of a lidar, if its shapes are wanted
     WarpTiles warp_tiles = {};                // of a lidar, if its candidates are wanted; their rays do not matter
     Lens<float> const* lens = nullptr;        // of a camera with a lens that CameraModel does not have
+    VisibleBlocks blocks = {nullptr};         // of a camera; nothing is written of Gaussians of others
 };
 
 // Size of an Outline (math/outline.cuh), or of a row of a lidar's rays (../raster_warps/blend).
@@ -67,8 +69,9 @@ void look(ProjectParams const& p, int const* occupied, Visibility const& out, Qu
 void look_through_lens(ProjectParams const& p, Visibility const& out, Queue const& queue);
 
 // Numbers of the visible Gaussians, nearest first, equal keys by index, and their count in `count` [1]. They go to
-// `index` [n] if it is not null; the rest of it is not written.
-uint32_t* sort_by_depth(int64_t n, Visibility const& visibility, int64_t* count, int64_t* index, Queue const& queue);
+// `index` [N] if it is not null; the rest of it is not written.
+uint32_t* sort_by_depth(ProjectParams const& p, Visibility const& visibility, int64_t* count, int64_t* index,
+                        Queue const& queue);
 
 struct Sorted {
     int64_t v;       // visible Gaussians, or more: the others are zeros with empty bounds

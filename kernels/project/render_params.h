@@ -4,6 +4,7 @@
 // Letters: N Gaussians, R rays, A tiles of P rays, L entries of all tiles' lists, C features.
 #pragma once
 
+#include "../common/blocks.h"
 #include "../common/device.h"
 #include "../common/gaussians.h"
 #include "../math/rays.cuh"
@@ -27,6 +28,7 @@ struct RenderParams {
     bool moving;                    // origins or delays are not all zero
     Trajectory<float> const* path;  // of the sensor
     uint8_t const* visible;         // [N] 0: in no list; null: not known
+    VisibleBlocks blocks;           // Gaussians of others are in no list, and have no `visible`
 };
 
 // The backward pass only reads them, and has no need of the median.

@@ -20,7 +20,8 @@ enum SensorKind : int64_t { LIDAR = 0, CAMERA = 1, CAMERA_WITH_LENS = 2 };
 
 // features: of a lidar, if its shapes are wanted.
 ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, int64_t sensor, at::TensorList grid,
-                              int64_t columns, std::optional<at::Tensor> const& features = {}) {
+                              int64_t columns, std::optional<at::Tensor> const& features = {},
+                              std::optional<at::Tensor> const& blocks = {}) {
     TORCH_CHECK_VALUE(sensor >= LIDAR && sensor <= CAMERA_WITH_LENS, "sensor is ", sensor,
                       ", but must be 0, a lidar, 1, a camera, or 2, a camera with a lens of its own");
     bool const is_camera = sensor != LIDAR;
@@ -30,10 +31,15 @@ ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, 
     Cells const cells = is_camera ? Cells{} : cells_of(grid, columns, view.device());
     if (features) check_tensor(*features, "features", at::kFloat, {g.scales.size(0), 2}, view.device());
     ViewRow<float> const& row = *row_of(view);
-    return {arrays_of(g), &row.view,
-            is_camera,    cells,
-            &row.path,    features ? features->const_data_ptr<float>() : nullptr,
-            {},           sensor == CAMERA_WITH_LENS ? &row.lens : nullptr};
+    return {arrays_of(g),
+            &row.view,
+            is_camera,
+            cells,
+            &row.path,
+            features ? features->const_data_ptr<float>() : nullptr,
+            {},
+            sensor == CAMERA_WITH_LENS ? &row.lens : nullptr,
+            checked_blocks(blocks, g.scales.size(0), view.device())};
 }
 
 using at::Tensor;
@@ -80,10 +86,10 @@ Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor cons
                       at::TensorList views, c10::List<bool> const& lenses) {
     cuda::BlockScene const in = block_scene(means, log_scales, opacity_logits, still, views, lenses);
     Site site(means.device());
-    Tensor const visible = site.empty({blocks_of_store(in.n)}, at::kByte);
-    cuda::visible_blocks(in, visible.mutable_data_ptr<uint8_t>(), site.queue());
+    Tensor const listed = site.empty({1 + blocks_of_store(in.n)}, at::kInt);
+    cuda::visible_blocks(in, listed.mutable_data_ptr<int>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return visible;
+    return listed;
 }
 
 // Occupied cells of a lidar, given or from its rays.
@@ -127,9 +133,11 @@ cuda::Visibility looked_to(Places const& places, Tensor const& seen, int bits, b
 
 Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, at::TensorList grid, int64_t columns,
                   at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
-                  std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
-    ProjectParams p = checked_project(gaussians, view, sensor, grid, columns, features);
+                  std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features,
+                  std::optional<Tensor> const& blocks) {
+    ProjectParams p = checked_project(gaussians, view, sensor, grid, columns, features, blocks);
     add_bands(bands, p);
+    TORCH_CHECK_VALUE(!blocks || (in_place && p.is_camera), "blocks are given, but not for an image in_place");
     TORCH_CHECK_VALUE(bands.empty() || in_place, "bands are given, but not asked for in_place");
     TORCH_CHECK_VALUE(p.is_camera || !shapes || (features && p.warp_tiles.first),
                       "shapes of a lidar hold what its rays read: they need features and bands");
@@ -144,7 +152,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, 
     auto* const visible = count.mutable_data_ptr<int64_t>();
     Tensor const order = site.empty({in_place ? p.g.n : 0}, at::kLong);
     uint32_t const* const numbers = cuda::sort_by_depth(
-        p.g.n, visibility, visible, in_place ? order.mutable_data_ptr<int64_t>() : nullptr, site.queue());
+        p, visibility, visible, in_place ? order.mutable_data_ptr<int64_t>() : nullptr, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const v = all ? p.g.n : read_back(count, 0);
     auto const& [kept, bounds, candidates, counts] = places;
@@ -190,11 +198,13 @@ void fill_up(int64_t n, cpu::Projection& found) {
 
 Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, at::TensorList grid, int64_t columns,
                   at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
-                  std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
+                  std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features,
+                  std::optional<Tensor> const& blocks) {
     TORCH_CHECK_VALUE(bands.empty(), "bands are given, but only a GPU lists warp tiles: leave them out");
     TORCH_CHECK_VALUE(!in_place, "bounds are to stay in place, but only a GPU lists warp tiles: leave that out");
     TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists warp tiles: leave them out");
     TORCH_CHECK_VALUE(!features, "features are given, but only a GPU keeps what rays read: leave them out");
+    TORCH_CHECK_VALUE(!blocks, "blocks are given, but only a GPU passes others by: leave them out");
     TORCH_CHECK_VALUE(!occupied, "occupied is given, but only a GPU looks at it: leave it out");
     ProjectParams const p = checked_project(gaussians, view, sensor, grid, columns);
     cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));

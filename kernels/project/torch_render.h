@@ -71,7 +71,7 @@ inline void check_render(RenderTensors const& in, bool of_warp_tiles = false) {
     check_range(in.gaussians, "gaussians", 0, n);
 }
 
-inline RenderParams params_of(RenderTensors const& in, bool moving) {
+inline RenderParams params_of(RenderTensors const& in, bool moving, MaybeTensor const& blocks = {}) {
     bool const of_warp_tiles = in.gaussians.scalar_type() == at::kInt;
     return {arrays_of(in.g),
             in.features.size(1),
@@ -89,7 +89,8 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
             of_warp_tiles ? in.gaussians.const_data_ptr<int>() : nullptr,
             moving,
             &row_of(in.g.view)->path,
-            in.visible.size(0) ? in.visible.const_data_ptr<uint8_t>() : nullptr};
+            in.visible.size(0) ? in.visible.const_data_ptr<uint8_t>() : nullptr,
+            checked_blocks(blocks, in.g.scales.size(0), in.features.device())};
 }
 
 // ---- outputs of the forward pass

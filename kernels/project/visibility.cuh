@@ -100,15 +100,15 @@ __device__ inline int store_candidates(WarpTiles const& warp_tiles, Bounds<float
     return n;
 }
 
-// Finds the visible ones of a block's Gaussians, first to first + THREADS - 1 of n. Those that may be seen are
-// compacted, so that all lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`. SHORT:
-// keys of fewer bits than DEPTH_BITS. LISTS: the shapes that lists of warp tiles need are stored.
+// Finds the visible ones of a block's Gaussians, first to first + THREADS - 1 of n. All its threads call it. Those that
+// may be seen are compacted, so that all lanes of a warp have bounds to find, or none. Their places in `out` begin at
+// `number`. SHORT: keys of fewer bits than DEPTH_BITS. LISTS: the shapes that lists of warp tiles need are stored.
 template <bool CAMERA, bool SHORT, bool LISTS, class Opacity, class LensType = OwnLens>
 __device__ void find_visible_in_block(ProjectParams const& p, View<float> const& view, int const* occupied,
-                                      Opacity const& opacity, Visibility const& out, int64_t number,
+                                      int64_t first, Opacity const& opacity, Visibility const& out, int64_t number,
                                       LensType const& lens = {}) {
     __shared__ int seen[THREADS], n_seen;
-    int64_t const first = blockIdx.x * int64_t(THREADS), i = first + threadIdx.x;
+    int64_t const i = first + threadIdx.x;
     if (threadIdx.x == 0) n_seen = 0;
     __syncthreads();
     float const reach_here = i < p.g.n ? reach_of(opacity(i)) : 0;

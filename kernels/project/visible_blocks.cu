@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of threads takes a block of Gaussians, and one view after another. The test is the projection's first one.
+// A block of threads takes a block of Gaussians, and one view after another. The test is the projection's
+// first one. A second kernel, of one block of threads, lists the visible blocks.
 #include "../common/flat.cuh"
 #include "../math/activate.cuh"
 #include "visible_blocks.h"
@@ -40,10 +41,44 @@ __global__ void __launch_bounds__(THREADS) mark_visible_blocks_kernel(BlockScene
     if (threadIdx.x == 0) visible[blockIdx.x] = some;
 }
 
+constexpr int LIST_THREADS = 1024, FLAGS = 16;  // that a thread reads at once
+
+// Bits of a thread's flags; 0 after the last one of n. Flags begin at a multiple of 16 bytes, and end at one.
+__device__ unsigned flags_from(uint8_t const* visible, int64_t first, int64_t n) {
+    if (first >= n) return 0;
+    uint4 const four = *reinterpret_cast<uint4 const*>(visible + first);
+    unsigned const words[] = {four.x, four.y, four.z, four.w};
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < FLAGS; ++k) bits |= unsigned(first + k < n && (words[k / 4] >> 8 * (k % 4) & 1)) << k;
+    return bits;
+}
+
+// Lists the visible ones of n blocks, ascending.
+__global__ void __launch_bounds__(LIST_THREADS)
+    list_visible_blocks_kernel(uint8_t const* visible, int64_t n, int* listed) {
+    wait_then_launch_dependents();
+    __shared__ uint64_t warps[LIST_THREADS / 32];
+    int count = 0;
+    for (int64_t begin = 0; begin < n; begin += FLAGS * LIST_THREADS) {
+        int64_t const first = begin + FLAGS * int64_t(threadIdx.x);
+        unsigned bits = flags_from(visible, first, n);
+        Sums const sums = sums_before(uint64_t(__popc(bits)), warps);
+        for (int* to = listed + 1 + count + sums.before; bits; bits &= bits - 1)
+            *to++ = int(first) + __ffs(int(bits)) - 1;
+        count += int(sums.all);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) listed[0] = count;
+}
+
 }  // namespace
 
-void visible_blocks(BlockScene const& in, uint8_t* visible, Queue const& queue) {
-    if (in.n) mark_visible_blocks_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, visible);
+void visible_blocks(BlockScene const& in, int* listed, Queue const& queue) {
+    int64_t const n = blocks_of_store(in.n);
+    auto* const visible = queue.memory.array<uint8_t>((n + FLAGS - 1) / FLAGS * FLAGS);
+    if (n) mark_visible_blocks_kernel<<<unsigned(n), THREADS, 0, queue.stream>>>(in, visible);
+    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed);
 }
 
 }  // namespace nurec::cuda

@@ -25,7 +25,7 @@ struct BlockScene {
     BlockView view[MAX_BLOCK_VIEWS];
 };
 
-// Writes [blocks] 1 or 0. Blocks with Gaussians that move count as visible.
-void visible_blocks(BlockScene const& in, uint8_t* visible, Queue const& queue);
+// Writes `listed` [1 + blocks] as VisibleBlocks has it. Blocks with Gaussians that move count as visible.
+void visible_blocks(BlockScene const& in, int* listed, Queue const& queue);
 
 }  // namespace nurec::cuda

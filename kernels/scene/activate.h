@@ -18,7 +18,7 @@ struct StoredGaussians {
     float const* log_scales;      // [N, 3]
     float const* opacity_logits;  // [N]
     float const* lidar_logits;    // [N, C]
-    VisibleBlocks blocks;         // of the others only opacities are written: 0
+    VisibleBlocks blocks;         // of the others only the camera's opacities are written: 0
 };
 
 struct Activations {
@@ -61,12 +61,6 @@ NUREC_FN float lidar_backward(ActivationGrads const& in, int64_t i, int c) {
     float const* const d = own ? in.d_lidar_opacities : in.d_lidar;
     int64_t const at = own ? i : LIDAR_VALUES * i + c;
     return d ? sigmoid_backward((own ? in.lidar_opacities : in.lidar)[at], d[at]) : 0.f;
-}
-
-// Makes a Gaussian invisible; its other values are not written.
-NUREC_FN void hide(Activations const& out, int64_t i) {
-    out.opacities[i] = 0;
-    if (out.lidar_opacities) out.lidar_opacities[i] = 0;
 }
 
 namespace cpu {

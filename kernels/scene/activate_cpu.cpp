@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "../common/gaussians_cpu.h"
+#include "../common/visible_cpu.h"
 #include "activate.h"
 
 namespace nurec::cpu {
 
 void activate(StoredGaussians const& in, Activations const& out) {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.n; ++i) {
-        if (!in.blocks.has(i)) {
-            hide(out, i);
-            continue;
-        }
+    if (in.blocks.listed) std::fill_n(out.opacities, in.n, 0.f);
+    for_visible_gaussians(in.blocks, in.n, [&](int64_t i) {
         store_quat(out.quats, i, normalized(load_quat(in.quats, i)));
         out.opacities[i] = sigmoid(in.opacity_logits[i]);
         for (int k = 0; k < 3; ++k) out.scales[3 * i + k] = exp(in.log_scales[3 * i + k]);
         for (int c = 0; c < in.columns; ++c) activate_lidar(out, i, c, in.lidar_logits[in.columns * i + c]);
-    }
+    });
 }
 
 void activate_backward(ActivationGrads const& in, StoredGrads const& out) {

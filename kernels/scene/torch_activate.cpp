@@ -63,7 +63,7 @@ FiveTensors activate_by(Forward const& forward, at::Tensor const& quats, at::Ten
     };
     at::Tensor unit = made({in.n, 4}), scales = made({in.n, 3}), opacities = made({in.n});
     at::Tensor lidar = made({in.n, LIDAR_VALUES});
-    at::Tensor lidar_opacities = at::empty({own ? in.n : 0}, quats.options());
+    at::Tensor lidar_opacities = made({own ? in.n : 0});
     auto const write = [](at::Tensor const& to) { return to.mutable_data_ptr<float>(); };
     forward(in, Activations{write(unit), write(scales), write(opacities), write(lidar),
                             own ? write(lidar_opacities) : nullptr});

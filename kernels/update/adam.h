@@ -21,13 +21,8 @@ struct AdamTensor {
     float const* rate;  // []
     bool narrow;
     bool touched_only;  // values with a gradient of exactly 0 stay as they are, and so do their moments
-    uint32_t of_block;  // values of a block of Gaussians where blocks decide; 0: they do not
+    int64_t of_block;   // values of a block of Gaussians, where those of hidden blocks stay; 0: all are updated
 };
-
-// Whether an update reads the gradient of value i.
-NUREC_FN bool reads(AdamTensor const& t, VisibleBlocks const& blocks, int64_t i) {
-    return !t.of_block || blocks.has_block(uint32_t(i) / t.of_block);
-}
 
 template <class M>
 constexpr bool NARROW = sizeof(M) < sizeof(float);
@@ -61,9 +56,9 @@ struct AdamParams {
     int count;  // of the tensors
     AdamTensor tensors[MAX_TENSORS];
     AdamHarmonics harmonics;
-    float const* failed;  // [] not 0: nothing is to be changed; null: 0
-    VisibleBlocks
-        blocks;  // gradients of others are not read: their Gaussians stay as they are, and so do their moments
+    float const* failed;   // [] not 0: nothing is to be changed; null: 0
+    int64_t n;             // Gaussians of the tensors with `of_block`
+    VisibleBlocks blocks;  // gradients of others are not read: their Gaussians stay, and so do their moments
     double first, second;  // betas
     AdamBetas<float> betas;
 };

@@ -8,8 +8,9 @@
 namespace nurec::cpu {
 namespace {
 
-constexpr int64_t PARALLEL = 1 << 15;  // values; below, waking other threads costs more than the pass
-constexpr int64_t SLICE = 64;          // Gaussians: their gradients stay in the cache
+constexpr int64_t PARALLEL = 1 << 15;                // values; below, waking other threads costs more than the pass
+constexpr int64_t SLICE = 64;                        // Gaussians: their gradients stay in the cache
+constexpr int64_t SLICES = BLOCK_GAUSSIANS / SLICE;  // of a block
 
 using Factors = AdamFactors<float>;
 
@@ -21,8 +22,6 @@ struct Pass {
     AdamBetas<float> betas;
     Factors by;
     uint32_t draws;
-    AdamTensor const& t;
-    VisibleBlocks blocks;
 
     Pass(AdamParams const& p, int k, Factors const& by)
         : value(p.tensors[k].value),
@@ -30,9 +29,7 @@ struct Pass {
           second(static_cast<M*>(p.tensors[k].second)),
           betas(p.betas),
           by(by),
-          draws(draws_of<M>(p.tensors[k], k)),
-          t(p.tensors[k]),
-          blocks(p.blocks) {}
+          draws(draws_of<M>(p.tensors[k], k)) {}
 };
 
 // Value i of the tensor. A kept moment is a number that its type holds, so that rounding leaves it as it is.
@@ -40,7 +37,7 @@ template <bool TOUCHED_ONLY, class M>
 NUREC_FN void step_one(Pass<M> const& to, int64_t i, float gradient) {
     AdamValue<float> const was = {to.value[i], widened(to.first[i]), widened(to.second[i])};
     AdamValue<float> const now = adam_step(was, gradient, to.betas, to.by);
-    bool const stays = TOUCHED_ONLY && (gradient == 0 || !reads(to.t, to.blocks, i));
+    bool const stays = TOUCHED_ONLY && gradient == 0;
     uint32_t const draw = NARROW<M> ? mixed(to.draws + uint32_t(i)) : 0;
     to.value[i] = stays ? was.value : now.value;
     keep(to.first[i], stays ? was.first : now.first, draw);
@@ -55,7 +52,7 @@ void with_kinds(AdamParams const& p, int k, Factors const& by, F const& f) {
     t.narrow ? chosen(Pass<BFloat>(p, k, by)) : chosen(Pass<float>(p, k, by));
 }
 
-void update(AdamParams const& p, int k, Factors const& by) {
+void update_all(AdamParams const& p, int k, Factors const& by) {
     AdamTensor const& t = p.tensors[k];
     with_kinds(p, k, by, [n = t.n, gradient = t.gradient](auto touched_only, auto const to) {
 #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL)
@@ -69,6 +66,17 @@ void update_slice(AdamParams const& p, int k, int64_t begin, int64_t end, float 
 #pragma omp simd
         for (int64_t i = begin; i < end; ++i) step_one<touched_only>(to, i, gradient[i - begin]);
     });
+}
+
+void update(AdamParams const& p, int k, Factors const& by) {
+    AdamTensor const& t = p.tensors[k];
+    if (!t.of_block) return update_all(p, k, by);
+    int64_t const count = p.blocks.count(p.n);
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < count; ++b) {
+        int64_t const begin = t.of_block * p.blocks.block(b);
+        update_slice(p, k, begin, smaller(begin + t.of_block, t.n), t.gradient + begin, by);
+    }
 }
 
 // Gradients of the Gaussians `begin` to `end`, as their tensors lie in memory.
@@ -91,9 +99,11 @@ template <int S>
 void update_harmonics(AdamParams const& p, Factors const* by) {
     constexpr int64_t REST = 3 * S - 3;
     AdamHarmonics const& h = p.harmonics;
+    int64_t const slices = SLICES * h.blocks.count(h.n);
 #pragma omp parallel for schedule(static) if (parallel : 3 * S * h.n > PARALLEL)
-    for (int64_t begin = 0; begin < h.n; begin += SLICE) {
-        int64_t const end = smaller(begin + SLICE, h.n);
+    for (int64_t k = 0; k < slices; ++k) {
+        int64_t const begin = h.blocks.first(k / SLICES) + SLICE * (k % SLICES), end = smaller(begin + SLICE, h.n);
+        if (begin >= end) continue;
         float sh[3 * SLICE], rest[(REST + 1) * SLICE];  // one more: no array is empty
         multiply<S>(h, begin, end, sh, rest);
         update_slice(p, h.sh, 3 * begin, 3 * end, sh, by[h.sh]);

@@ -3,22 +3,22 @@
 // Gaussian and view a thread, and keeps it with the colours' gradients in shared memory. Then it goes through the
 // coefficients in the order of memory and multiplies on the way. For more than two views it first adds up the products
 // in shared memory. A sparse update leaves a block of Gaussians without a gradient at once.
-#include "../common/launch.cuh"
 #include "../common/triples.cuh"
+#include "../common/visible.cuh"
 #include "../math/sh.cuh"
 #include "adam_step.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-// Gaussians of a block: with these every thread takes three vectors at any degree, and a block's coefficients begin at
-// a vector.
+// Parts of a block of the store, and Gaussians of one, which a block of threads takes at once: with these a thread has
+// three or four vectors of the rest, and a part's coefficients begin at a vector.
 template <int S>
-constexpr int GAUSSIANS = 1024 / S / VALUES_PER_THREAD * VALUES_PER_THREAD;
-
-// Whether a block of threads may have Gaussians of several blocks of the store.
+constexpr int PARTS = S == 16  ? 4
+                      : S == 9 ? 2
+                               : 1;
 template <int S>
-constexpr bool MIXED = BLOCK_GAUSSIANS % GAUSSIANS<S> != 0;
+constexpr int GAUSSIANS = int(BLOCK_GAUSSIANS) / PARTS<S>;
 
 // Factors of VIEWS views.
 template <int S, int VIEWS>
@@ -30,14 +30,11 @@ struct OuterRows {
         for (int k = int(threadIdx.x); k < VIEWS * count; k += THREADS) {
             int const view = VIEWS == 1 ? 0 : k / count, row = k - view * count;
             int64_t const from = (first_view + view) * h.stride;
-            // factors of hidden Gaussians are unwritten
-            bool const hidden = MIXED<S> && !h.blocks.has(begin + row);
-            Vec3<float> const none = {0, 0, 0};
             float basis[S];
-            sh_basis(hidden ? none : load3(h.directions + from, begin + row), basis);
+            sh_basis(load3(h.directions + from, begin + row), basis);
             float* const to = numbers[view] + STRIDE * row;
             for (int j = 0; j < S; ++j) to[j] = basis[j];
-            store3(to + S, 0, hidden ? none : load3(h.colours + from, begin + row));
+            store3(to + S, 0, load3(h.colours + from, begin + row));
         }
         __syncthreads();
     }
@@ -99,37 +96,25 @@ __device__ void step_columns(Rows const& rows, AdamTensor const& t, int64_t begi
         step_one<M>(t, begin + k, rows.template gradient<FROM, COUNT>(k), betas, by, draws);
 }
 
-template <int S>
-__device__ bool all_unseen(VisibleBlocks const& blocks, int64_t begin, int count) {
-    if (!MIXED<S>) return !blocks.has(begin);
-    bool some = false;
-    for (int64_t k = begin / BLOCK_GAUSSIANS; k <= (begin + count - 1) / BLOCK_GAUSSIANS; ++k)
-        some = some || blocks.has_block(k);
-    return !some;
-}
-
-// Whether a sparse update leaves all of a block's Gaussians as they are. All threads of a block call it.
-template <int S>
-__device__ bool leaves_all(AdamParams const& p, int64_t begin, int count) {
+// Whether a sparse update leaves all of these Gaussians as they are. All threads of a block call it.
+__device__ inline bool leaves_all(AdamParams const& p, int64_t begin, int count) {
     AdamHarmonics const& h = p.harmonics;
     if (!p.tensors[h.sh].touched_only || !p.tensors[h.rest].touched_only) return false;
     bool some = false;
     for (int64_t v = 0; v < h.views; ++v)
         for (int k = int(threadIdx.x); k < 3 * count; k += THREADS)
-            some = some || ((!MIXED<S> || h.blocks.has(begin + k / 3)) && h.colours[v * h.stride + 3 * begin + k] != 0);
+            some = some || h.colours[v * h.stride + 3 * begin + k] != 0;
     return !__syncthreads_or(some);
 }
 
-// M: their moments.
+// Updates the Gaussians from `begin` on. M: their moments.
 template <int S, class M, class Rows>
-__global__ void __launch_bounds__(THREADS)
-    update_adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
-    __shared__ Rows rows;
+__device__ void update_part(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, int64_t begin,
+                            Rows& rows) {
     AdamHarmonics const& h = p.harmonics;
-    int64_t const begin = blockIdx.x * int64_t(GAUSSIANS<S>), left = h.n - begin;
+    int64_t const left = h.n - begin;
     int const count = left < GAUSSIANS<S> ? int(left) : GAUSSIANS<S>;
-    bool const failed = has_failed(p), hidden = all_unseen<S>(h.blocks, begin, count);  // looked up at once
-    if (failed || hidden || leaves_all<S>(p, begin, count)) return;
+    if (leaves_all(p, begin, count)) return;
     rows.read_all(h, begin, count);
     constexpr unsigned REST = 3 * S - 3;
     if constexpr (REST > 0)
@@ -141,13 +126,21 @@ __global__ void __launch_bounds__(THREADS)
                           vectors >> h.sh & 1, p.betas, factors[h.sh], draws_of<M>(p.tensors[h.sh], h.sh));
 }
 
+template <int S, class M, class Rows>
+__global__ void __launch_bounds__(THREADS)
+    update_adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
+    __shared__ Rows rows;
+    if (has_failed(p)) return;
+    for_visible_blocks<PARTS<S>>(p.harmonics.blocks, p.harmonics.n,
+                                 [&](int64_t begin) { update_part<S, M>(p, vectors, factors, begin, rows); });
+}
+
 template <int S, class Rows>
 void launch_rows(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
-    unsigned const blocks = unsigned((p.harmonics.n + GAUSSIANS<S> - 1) / GAUSSIANS<S>);
-    if (p.tensors[p.harmonics.sh].narrow)
-        update_adam_harmonics_kernel<S, BFloat, Rows><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
-    else
-        update_adam_harmonics_kernel<S, float, Rows><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+    unsigned const blocks = blocks_for<PARTS<S>>(p.harmonics.blocks, p.harmonics.n);
+    auto* const kernel = p.tensors[p.harmonics.sh].narrow ? update_adam_harmonics_kernel<S, BFloat, Rows>
+                                                          : update_adam_harmonics_kernel<S, float, Rows>;
+    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
 }
 
 template <int S>

@@ -126,19 +126,23 @@ void check_factors(at::Tensor const& t, char const* name, at::Tensor const& dire
                       directions.size(0), ", ", directions.stride(0), " apart");
 }
 
-// Blocks of the Gaussians that the first `touched_only` tensor has; the others have as many.
-VisibleBlocks blocks_of(AdamArguments const& a) {
+// Gaussians of the `touched_only` tensors, if blocks are given; all have as many.
+int64_t gaussians_of(AdamArguments const& a) {
     int64_t rows = -1;
     for (std::size_t k = 0; a.blocks && k < a.touched_only.size(); ++k) {
         if (!a.touched_only.get(k)) continue;
         at::Tensor const& t = a.parameters[k];
-        TORCH_CHECK_VALUE(t.dim() && t.is_contiguous() && (rows < 0 || t.size(0) == rows) && t.numel() <= UINT32_MAX,
-                          "parameters[", k, "] has shape ", t.sizes(), " and strides ", t.strides(),
+        TORCH_CHECK_VALUE(t.dim() && t.is_contiguous() && (rows < 0 || t.size(0) == rows), "parameters[", k,
+                          "] has shape ", t.sizes(), " and strides ", t.strides(),
                           ", but with blocks it must be contiguous and have a row for each Gaussian");
         rows = t.size(0);
     }
     TORCH_CHECK_VALUE(!a.blocks || rows >= 0, "blocks are given, but no tensor is touched_only");
-    return checked_blocks(a.blocks, rows, a.rates.device());
+    return rows;
+}
+
+VisibleBlocks blocks_of(AdamArguments const& a) {
+    return checked_blocks(a.blocks, gaussians_of(a), a.rates.device());
 }
 
 AdamHarmonics harmonics_of_step(AdamArguments const& a) {
@@ -165,10 +169,10 @@ AdamHarmonics harmonics_of_step(AdamArguments const& a) {
 }
 
 // Values of a block of Gaussians in tensor k.
-uint32_t of_block(AdamArguments const& a, std::size_t k) {
+int64_t of_block(AdamArguments const& a, std::size_t k) {
     at::Tensor const& t = a.parameters[k];
     bool const asks = a.blocks && a.touched_only.get(k) && t.numel();
-    return asks ? uint32_t(BLOCK_GAUSSIANS * (t.numel() / t.size(0))) : 0;
+    return asks ? BLOCK_GAUSSIANS * (t.numel() / t.size(0)) : 0;
 }
 
 AdamParams checked_adam(AdamArguments const& a) {
@@ -177,6 +181,7 @@ AdamParams checked_adam(AdamArguments const& a) {
                     {},
                     harmonics_of_step(a),
                     a.failed ? a.failed->const_data_ptr<float>() : nullptr,
+                    gaussians_of(a),
                     blocks_of(a),
                     a.beta_1,
                     a.beta_2,

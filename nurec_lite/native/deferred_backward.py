@@ -59,7 +59,7 @@ class DeferredGaussians(SplitGaussians):
     """Gaussians of a view with deferred gradients."""
 
     grad_slot: GradSlot = field(kw_only=True)
-    blocks: Tensor | None = None  # [blocks] uint8 as by visible_blocks: others have no values; None: all have
+    blocks: Tensor | None = None  # [1 + blocks] int32 as by visible_blocks: others have no values; None: all have
 
 
 def grad_accum_floats(n: int) -> int:
@@ -74,9 +74,9 @@ def with_grad_slot(gaussians: SplitGaussians, slot: Tensor, blocks: Tensor | Non
     return DeferredGaussians(**values, grad_slot=GradSlot(slot), blocks=blocks)
 
 
-def blocks_of(gaussians: SplitGaussians) -> Tensor | None:
-    """Returns the blocks with values [blocks] uint8; None: all have."""
-    return gaussians.blocks if isinstance(gaussians, DeferredGaussians) else None
+def blocks_of(gaussians: AnyGaussians) -> Tensor | None:
+    """Returns the blocks that a view reads and writes [1 + blocks] int32; None: all. A view that is rendered again reads all."""
+    return gaussians.blocks if has_unused_slot(gaussians) else None
 
 
 def has_unused_slot(gaussians: AnyGaussians) -> TypeGuard[DeferredGaussians]:
@@ -130,7 +130,7 @@ def blend(
     entries = warps.entries_of(pairs, segment_entries, features.device)
     features = features.detach() if isinstance(view, LidarView) else features  # a lidar's are among the moments
     found: tuple[Tensor, ...] = _RenderSegmentsDeferred.apply(
-        gaussians.grad_slot.claim(), features, given, has_per_ray_origins(view), entries
+        gaussians.grad_slot.claim(), features, given, has_per_ray_origins(view), entries, gaussians.blocks
     )
     return Blend(*found)
 
@@ -139,15 +139,19 @@ class _RenderSegmentsDeferred(torch.autograd.Function):
     """The operator render_segments; its backward pass accumulates moments, and returns gradients of a camera's features alone."""
 
     @staticmethod
-    def forward(ctx: Any, slot: Tensor, features: Tensor, given: Any, moving: bool, length: int) -> Any:
+    def forward(
+        ctx: Any, slot: Tensor, features: Tensor, given: Any, moving: bool, length: int, blocks: Tensor | None
+    ) -> Any:
         gaussians, rays, lists, view, rows = given
-        found = torch.ops.nurec_lite.render_segments(gaussians, features, rays, lists, view, moving, length, rows)
+        found = torch.ops.nurec_lite.render_segments(
+            gaussians, features, rays, lists, view, moving, length, rows, blocks
+        )
         outputs, median, kept = Outputs(*found[:3]), found[3], kept_of(found[4:], rows)
         ctx.mark_non_differentiable(median)
         ctx.set_materialize_grads(False)
         ctx.groups = _Groups.of(gaussians, rays, lists, kept, outputs)
         ctx.save_for_backward(features, view, *gaussians, *rays, *lists, *kept, *outputs)
-        ctx.moving, ctx.length = moving, length
+        ctx.moving, ctx.length, ctx.blocks = moving, length, blocks
         return *outputs, median
 
     @staticmethod
@@ -158,9 +162,9 @@ class _RenderSegmentsDeferred(torch.autograd.Function):
         with span("render", within=BACKWARD):
             found, d_features, _ = torch.ops.nurec_lite.render_backward_accumulate(
                 gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs,
-                *given_of(grads, Outputs(*outputs)), ctx.needs_input_grad[1], False,
+                *given_of(grads, Outputs(*outputs)), ctx.needs_input_grad[1], False, ctx.blocks,
             )  # fmt: skip
-        return found, d_features if ctx.needs_input_grad[1] else None, None, None, None
+        return found, d_features if ctx.needs_input_grad[1] else None, None, None, None, None
 
 
 @dataclass(frozen=True)

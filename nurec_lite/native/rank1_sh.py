@@ -151,7 +151,7 @@ def view_colour_rank1(
     eye: Tensor,  # [3] world; it gets no gradient
     seen: Tensor | None,  # [N] uint8
     deferred: DeferredShGrad,
-    blocks: Tensor | None = None,  # [blocks] uint8 as by visible_blocks: others get no colours; None: all do
+    blocks: Tensor | None = None,  # [1 + blocks] int32 as by visible_blocks: others get no colours; None: all do
 ) -> Tensor:  # [N, 3] at least 0
     """Returns colours like the operator view_colour, with a rank-1 gradient of harmonics if they are the step's parameters."""
     g = gaussians

@@ -50,7 +50,7 @@ class TrainState:
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists are as long as they need
     failed: Tensor | None = None
-    # [blocks] uint8 of the present step, as nurec_lite.native.operators.visible_blocks has them: others stay as they are.
+    # [1 + blocks] int32 of the present step, as nurec_lite.native.operators.visible_blocks has them: others stay as they are.
     # None: all count
     visible_blocks: Tensor | None = None
     digest: Digest | None = None  # of the capture, for checkpoints; None: they do not name their capture

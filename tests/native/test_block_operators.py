@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from block_lists import listed
 from operators import check_schema
 from stored_gaussians import STORED, gaussians_of, on, opacities_of
 from torch import Tensor
@@ -19,7 +20,8 @@ from nurec_lite.opt.all import fused_activate
 from nurec_lite.training import losses
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-SIZES = (1, 255, 256, 257, 1025, 2500)
+SIZES = (1, 255, 256, 257, 1025, 2500, 5000)
+MANY = pytest.param(700_000, "cuda", marks=pytest.mark.gpu)  # more visible blocks than a launch has thread blocks
 PATTERNS = {  # numbers of the visible blocks of ten
     "none": (),
     "first": (0,),
@@ -37,18 +39,19 @@ def kernels() -> None:
 
 
 def blocks_of(n: int, pattern: str, device: str) -> tuple[Tensor, Tensor]:
-    """[blocks] uint8, and [N] bool of their Gaussians. The last block counts as the last of ten."""
-    blocks = torch.zeros((n + BLOCK - 1) // BLOCK, dtype=torch.uint8, device=device)
+    """Visible blocks, and [N] bool of their Gaussians. The last block counts as the last of ten."""
+    blocks = torch.zeros((n + BLOCK - 1) // BLOCK, dtype=torch.bool, device=device)
+    blocks[:] = pattern == "all"
     for k in PATTERNS[pattern]:
         if k == 9 or k < len(blocks) - 1:
-            blocks[-1 if k == 9 else k] = 1
-    return blocks, blocks.bool().repeat_interleave(BLOCK)[:n]
+            blocks[-1 if k == 9 else k] = True
+    return listed(blocks), blocks.repeat_interleave(BLOCK)[:n]
 
 
 def by_pattern(test: Any) -> Any:
-    for name, values in (("n", SIZES), ("pattern", PATTERNS), ("device", DEVICES)):
-        test = pytest.mark.parametrize(name, values)(test)
-    return test
+    cases = [(n, "cpu") for n in SIZES] + [pytest.param(n, "cuda", marks=pytest.mark.gpu) for n in SIZES] + [MANY]
+    test = pytest.mark.parametrize(("n", "device"), cases)(test)
+    return pytest.mark.parametrize("pattern", PATTERNS)(test)
 
 
 def without(values: Tensor, rows: Tensor, value: float = math.nan) -> Tensor:
@@ -58,8 +61,8 @@ def without(values: Tensor, rows: Tensor, value: float = math.nan) -> Tensor:
 
 def test_patterns_are_what_they_say() -> None:
     found = {name: blocks_of(2500, name, "cpu")[0].tolist() for name in PATTERNS}
-    assert found["inner"] == [0, 1, 1, 0, 0, 1, 1, 0, 0, 0] and found["last"] == [0] * 9 + [1]
-    assert not any(found["none"]) and all(found["all"]) and blocks_of(1, "all", "cpu")[1].tolist() == [True]
+    assert found["inner"][:5] == [4, 1, 2, 5, 6] and found["last"][:2] == [1, 9] and found["none"][0] == 0
+    assert found["all"] == [10, *range(10)] and blocks_of(1, "all", "cpu")[1].tolist() == [True]
 
 
 # ---- activate
@@ -75,10 +78,7 @@ def test_hidden_gaussians_are_transparent(n: int, pattern: str, columns: int, de
     found = torch.ops.nurec_lite.activate(*stored, blocks)
     for a, b in zip(found, plain, strict=True):
         assert a.shape == b.shape and (not len(a) or a[rows].equal(b[rows]))
-    opacities, lidar_opacities = found[2], found[4]
-    assert opacities.equal(without(plain[2], rows, 0)) and len(lidar_opacities) == (n if columns > 2 else 0)
-    if columns > 2:
-        assert lidar_opacities.equal(without(plain[4], rows, 0))
+    assert found[2].equal(without(plain[2], rows, 0)) and len(found[4]) == (n if columns > 2 else 0)
 
 
 # ---- regularisers
@@ -237,8 +237,15 @@ def test_harmonics_without_a_stored_gradient(
 
 
 WRONG: dict[str, dict[str, Any]] = {
-    r"blocks has shape \[3\], but must have \[2\]": {"blocks": torch.ones(3, dtype=torch.uint8)},
-    r"blocks has shape \[1\], but must have \[2\]": {"blocks": torch.ones(1, dtype=torch.uint8)},
+    r"blocks has shape \[4\], but must have \[3\]": {"blocks": torch.tensor([2, 0, 1, 2], dtype=torch.int32)},
+    r"blocks has shape \[2\], but must have \[3\]": {"blocks": torch.tensor([1, 0], dtype=torch.int32)},
+    "blocks lists 3 blocks, but there are 2": {"blocks": torch.tensor([3, 0, 1], dtype=torch.int32)},
+    "blocks lists -1 blocks, but there are 2": {"blocks": torch.tensor([-1, 0, 1], dtype=torch.int32)},
+    "blocks holds 2 in row 2, but numbers must ascend, and be below 2": {
+        "blocks": torch.tensor([2, 0, 2], dtype=torch.int32)
+    },
+    "blocks holds 0 in row 2, but numbers must ascend": {"blocks": torch.tensor([2, 0, 0], dtype=torch.int32)},
+    "blocks holds -1 in row 1, but numbers must ascend": {"blocks": torch.tensor([1, -1, 0], dtype=torch.int32)},
     "blocks are given, but no tensor is touched_only": {"touched_only": [False, False]},
     r"parameters\[1\] has shape \[299\] and strides \[1\], but with blocks it must be contiguous": {
         "shapes": [(300, 3), (299,)]
@@ -252,7 +259,7 @@ def test_blocks_that_do_not_fit_adam_are_refused(words: str) -> None:
     given: dict[str, Any] = {
         "shapes": [(300, 3), (300,)],
         "touched_only": [True, True],
-        "blocks": torch.ones(2, dtype=torch.uint8),
+        "blocks": torch.tensor([2, 0, 1], dtype=torch.int32),
     }
     given |= WRONG[words]
     with pytest.raises(ValueError, match=words):
@@ -265,7 +272,7 @@ def updated(shapes: list[tuple[int, ...]], touched_only: list[bool]) -> Update:
 
 
 def test_blocks_that_do_not_fit_others_are_refused() -> None:
-    g, one, wrong = gaussians_of(300), torch.ones(()), torch.ones(3, dtype=torch.uint8)
+    g, one, wrong = gaussians_of(300), torch.ones(()), torch.ones(2, dtype=torch.int32)
     with pytest.raises(ValueError, match="blocks has shape"):
         torch.ops.nurec_lite.activate(*(getattr(g, name) for name in STORED), wrong)
     with pytest.raises(ValueError, match="blocks has shape"):
@@ -273,7 +280,7 @@ def test_blocks_that_do_not_fit_others_are_refused() -> None:
     with pytest.raises(ValueError, match="blocks has shape"):
         fused_activate.add_sgld_noise(g, one, 0, one, None, wrong)
     with pytest.raises(TypeError, match="blocks is Float"):
-        fused_activate.add_sgld_noise(g, one, 0, one, None, torch.ones(2))
+        fused_activate.add_sgld_noise(g, one, 0, one, None, torch.ones(3))
 
 
 # ---- torch's own checks

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import emulation
 import pytest
 import torch
+from block_lists import listed
 from parity import DEVICES
 from torch import Tensor
 
 from benchmarks.opt.radix_sort import NAME, Allocate, Pairs, Queue
 from nurec_lite.native import ops
+from nurec_lite.native.operators.visible_blocks import BLOCK
 
 SIZES = (1, 31, 4096, 4097, 40_001)  # a tile has 4096 pairs
 
@@ -39,12 +41,14 @@ def sort(
     there: int | None = None,
     choose: bool = False,
     lowest: int = 0,
+    blocks: Tensor | None = None,  # as block_lists.listed makes them
 ) -> Sorted:
     n, device = len(keys), keys.device
     out = Sorted(torch.full_like(keys, -7), torch.full_like(keys, -7), torch.full((1,), -7, device=device))
     number = None if there is None else torch.tensor([there], device=device)
     of = [t.data_ptr() if t is not None else None for t in (keys, values, out.keys, out.values, number)]
     pairs = Pairs(n, *of, out.kept.data_ptr() if choose else None, None, lowest)
+    pairs.blocks = None if blocks is None else blocks.data_ptr()
     allocate = Allocate(out.allocate)
     library(device.type)[NAME](ctypes.byref(pairs), bits, ctypes.byref(Queue(None, allocate, None)))
     if device.type == "cuda":
@@ -113,6 +117,21 @@ def test_unwanted_pairs_are_left_out(bits: int, share: float, device: str) -> No
     unwanted = torch.rand(9_001, generator=torch.Generator().manual_seed(1)).to(device) < share
     keys[unwanted] = -1
     found, wanted = sort(keys, bits, choose=True), (~unwanted).nonzero()[:, 0]
+    assert int(found.kept) == len(wanted)
+    assert torch.equal(found.values[: len(wanted)].long(), wanted[order_of(keys[wanted], bits)])
+
+
+@pytest.mark.parametrize("pattern", ["none", "first", "last", "every other", "all"])
+@pytest.mark.parametrize("n", [1, 256, 4096, 9_001, 40_001])
+@pytest.mark.parametrize("bits", [8, 24])
+def test_keys_of_hidden_blocks_are_not_read(bits: int, n: int, pattern: str, device: str) -> None:
+    """Values are numbers among all keys."""
+    keys, blocks = random(n, device, 0, 2**31 - 1), torch.zeros(-(-n // BLOCK), dtype=torch.bool, device=device)
+    keys[::3] = -1
+    chosen = {"none": slice(0), "first": slice(1), "last": slice(-1, None), "every other": slice(None, None, 2)}
+    blocks[chosen.get(pattern, slice(None))] = True
+    wanted = (blocks.repeat_interleave(BLOCK)[:n] & (keys != -1)).nonzero()[:, 0]
+    found = sort(keys, bits, choose=True, blocks=listed(blocks))
     assert int(found.kept) == len(wanted)
     assert torch.equal(found.values[: len(wanted)].long(), wanted[order_of(keys[wanted], bits)])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from block_lists import listed
 from operators import check_schema
 from rounding import assert_near
 from torch import Tensor
@@ -93,8 +94,8 @@ def test_the_product_is_the_gradient(still: int, moving: int, bands: int, device
 def test_blocks_out_of_view_are_passed_by(bands: int, device: str) -> None:
     """The others get the same colours and gradients; none of these numbers is read."""
     g, d_colour = scene_of(600, 30, bands, device), colours_of(630, device)
-    blocks = torch.tensor([1, 0, 1], dtype=torch.uint8, device=device)
-    rows = blocks.bool().repeat_interleave(BLOCK)[:630]
+    flags = torch.tensor([True, False, True], device=device)
+    blocks, rows = listed(flags), flags.repeat_interleave(BLOCK)[:630]
     *arguments, _ = arguments_of(g, d_colour)
     plain, found = (torch.ops.nurec_lite.view_colour(*arguments, None, given) for given in (None, blocks))
     assert torch.equal(found[rows], plain[rows])

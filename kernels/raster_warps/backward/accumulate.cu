@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accumulates the gradients of a view's rays. Of a Gaussian that the view does not see, only a byte that says so is
 // read or written.
-#include "../../common/launch.cuh"
 #include "../../common/triples.cuh"
+#include "../../common/visible.cuh"
 #include "../../project/moment_row.cuh"
 #include "gaussian_backward.h"
 
@@ -11,31 +11,37 @@ namespace {
 
 constexpr int ROW_VECTORS = sizeof(MomentRow) / sizeof(float4);
 
-constexpr int VECTORS_PER_THREAD = 4;  // vectors of a thread: their loads overlap
-
-__global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
-    int64_t const first = VECTORS_PER_THREAD * THREADS * int64_t(blockIdx.x) + threadIdx.x;
-    bool there[VECTORS_PER_THREAD];
+// A thread has as many vectors of a block's Gaussians as a Gaussian has: their loads overlap.
+__device__ void clear_block(int64_t n, int64_t first, uint8_t const* visible, float4* vectors, uint8_t* seen) {
+    bool there[ROW_VECTORS];
 #pragma unroll
-    for (int u = 0; u < VECTORS_PER_THREAD; ++u) {
-        int64_t const i = (first + u * THREADS) / ROW_VECTORS;
+    for (int u = 0; u < ROW_VECTORS; ++u) {
+        int64_t const i = first + (threadIdx.x + u * THREADS) / ROW_VECTORS;
         there[u] = i < n && (!visible || visible[i]);
     }
 #pragma unroll
-    for (int u = 0; u < VECTORS_PER_THREAD; ++u) {
-        int64_t const k = first + u * THREADS, i = k / ROW_VECTORS;
+    for (int u = 0; u < ROW_VECTORS; ++u) {
+        int64_t const k = ROW_VECTORS * first + threadIdx.x + u * THREADS, i = k / ROW_VECTORS;
         if (k % ROW_VECTORS == 0 && i < n) seen[i] = there[u];
         if (there[u]) vectors[k] = make_float4(0, 0, 0, 0);
     }
 }
 
+__global__ void clear_moments_kernel(VisibleBlocks blocks, int64_t n, uint8_t const* visible, float4* vectors,
+                                     uint8_t* seen) {
+    for_visible_blocks(blocks, n, [&](int64_t first) { clear_block(n, first, visible, vectors, seen); });
+}
+
 __global__ void __launch_bounds__(THREADS)
-    gather_feature_grads_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen, float* d_features) {
+    gather_feature_grads_kernel(VisibleBlocks blocks, int64_t n, MomentRow const* moments, uint8_t const* seen,
+                                float* d_features) {
     static_assert(MAX_FEATURES == 3);
     __shared__ float4 staged[THREADS / 32][24];
-    int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
-    Vec3<float> const d = i < n && seen[i] ? load3(moments[i].features, 0) : Vec3<float>{0, 0, 0};
-    store3_together(d_features, i, n, d, staged[threadIdx.x / 32]);
+    for_visible_blocks(blocks, n, [&](int64_t first) {
+        int64_t const i = first + threadIdx.x;
+        Vec3<float> const d = i < n && seen[i] ? load3(moments[i].features, 0) : Vec3<float>{0, 0, 0};
+        store3_together(d_features, i, n, d, staged[threadIdx.x / 32]);
+    });
 }
 
 }  // namespace
@@ -45,11 +51,11 @@ void render_backward_accumulate(RenderParams const& p, RenderOutputs const& out,
     int64_t const n = p.g.n;
     if (!n) return;
     auto* const vectors = reinterpret_cast<float4*>(moments);
-    clear_moments_kernel<<<blocks_for((ROW_VECTORS * n + VECTORS_PER_THREAD - 1) / VECTORS_PER_THREAD), THREADS, 0,
-                           queue.stream>>>(n, p.visible, vectors, seen);
+    unsigned const blocks = blocks_for(p.blocks, n);
+    clear_moments_kernel<<<blocks, THREADS, 0, queue.stream>>>(p.blocks, n, p.visible, vectors, seen);
     accumulate_segments(p, out, d, segments, moments, queue);
     if (!d.features) return;
-    gather_feature_grads_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(n, moments, seen, d.features);
+    gather_feature_grads_kernel<<<blocks, THREADS, 0, queue.stream>>>(p.blocks, n, moments, seen, d.features);
 }
 
 }  // namespace nurec::cuda

@@ -6,6 +6,7 @@
 #include "../../common/flat.cuh"
 #include "../../common/gaussians.cuh"
 #include "../../common/triples.cuh"
+#include "../../common/visible.cuh"
 #include "../../common/warp.cuh"
 #include "../../math/activate.cuh"
 #include "../../math/aligned_frame.cuh"
@@ -16,7 +17,6 @@ namespace nurec::cuda {
 namespace {
 
 constexpr int WARPS = THREADS / 32;
-static_assert(THREADS == BLOCK_GAUSSIANS);
 constexpr int BLOCKS_PER_SM = 3;  // that fit on a multiprocessor without spilling on any architecture
 
 struct ViewGrad {  // of one view
@@ -143,22 +143,22 @@ __device__ void to_stored(BackwardScene const& scene, int64_t i, bool own, Sums&
 
 // Stores rows of ROW of the sums in the order of memory. All threads of a block call it.
 template <int ROW>
-__device__ void store_rows(float* to, int64_t n, Sums const* sums, int first) {
+__device__ void store_rows(float* to, int64_t begin, int64_t n, Sums const* sums, int first) {
     if (!to) return;
     float flat[ROW];
     auto const* numbers = reinterpret_cast<float const*>(sums);
 #pragma unroll
     for (int k = 0; k < ROW; ++k)
         flat[k] = numbers[NUMBERS * (number_in_block(k) / ROW) + first + number_in_block(k) % ROW];
-    store_flat(to, n, flat);
+    store_flat(to, begin, n, flat);
 }
 
 template <int C>
-__device__ void store_sums(EpilogueGrads const& out, int64_t n, Sums const* sums) {
-    store_rows<3>(out.means, n, sums, MEAN);
-    store_rows<3>(out.scales, n, sums, SCALES);
-    store_rows<C == 3 ? 3 : 2>(out.lidar, n, sums, LIDAR);
-    int64_t const i = first_row() + threadIdx.x;
+__device__ void store_sums(EpilogueGrads const& out, int64_t begin, int64_t n, Sums const* sums) {
+    store_rows<3>(out.means, begin, n, sums, MEAN);
+    store_rows<3>(out.scales, begin, n, sums, SCALES);
+    store_rows<C == 3 ? 3 : 2>(out.lidar, begin, n, sums, LIDAR);
+    int64_t const i = begin + threadIdx.x;
     if (i >= n) return;
     Sums const& mine = sums[threadIdx.x];
     if (out.quats) store4(out.quats, i, mine.q);
@@ -174,21 +174,14 @@ __device__ bool is_idle(BackwardScene const& scene, BackwardViews const& views, 
     return !__syncthreads_or(some);
 }
 
-// Stores the pose gradients of an idle block.
-__device__ void clear_rows(BackwardViews const& views, float* rows) {
-    for (int v = 0; v < views.n; ++v)
-        if (views.view[v].wants_pose_grad && threadIdx.x < POSE_DELTA_FLOATS)
-            rows[POSE_DELTA_FLOATS * (int64_t(gridDim.x) * v + blockIdx.x) + threadIdx.x] = 0;
-}
-
 // Stores the gradients of an idle block's Gaussians.
 template <int C>
 __device__ void store_none(EpilogueGrads const& out, int64_t n) {
-    int64_t const i = first_row() + threadIdx.x;
+    int64_t const first = first_row(), i = first + threadIdx.x;
     float const three[3] = {}, of_lidar[C == 3 ? 3 : 2] = {};
-    if (out.means) store_flat(out.means, n, three);
-    if (out.scales) store_flat(out.scales, n, three);
-    if (out.lidar) store_flat(out.lidar, n, of_lidar);
+    if (out.means) store_flat(out.means, first, n, three);
+    if (out.scales) store_flat(out.scales, first, n, three);
+    if (out.lidar) store_flat(out.lidar, first, n, of_lidar);
     if (out.quats) store4(out.quats, i, {0, 0, 0, 0});
     if (out.opacities) out.opacities[i] = 0;
     if (out.lidar_opacities) out.lidar_opacities[i] = 0;
@@ -204,23 +197,35 @@ __global__ void __launch_bounds__(THREADS)
     if (idle) store_none<C>(out, scene.n);
 }
 
-// C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
-// blocks; null: none are asked for. `busy`: blocks with something to do.
+// Pose gradients of a block of Gaussians: a row of each view, `stride` numbers apart.
+struct PoseRows {
+    float* rows;
+    int64_t stride;
+
+    __device__ float* of(int view) const { return rows + stride * view; }
+};
+
+// Stores the pose gradients of an idle block.
+__device__ void clear(PoseRows const& pose, BackwardViews const& views) {
+    for (int v = 0; v < views.n; ++v)
+        if (views.view[v].wants_pose_grad && threadIdx.x < POSE_DELTA_FLOATS) pose.of(v)[threadIdx.x] = 0;
+}
+
+template <bool POSE_GRAD>
+struct Shared {
+    Sums sums[THREADS];
+    float of_warps[POSE_DELTA_FLOATS][POSE_GRAD ? WARPS : 1];
+};
+
+// Differentiates the Gaussians from `first` on. All threads of a block call it.
 template <int C, bool POSE_GRAD>
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-    differentiate_gaussians_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
-                                   float* rows, VisibleBlocks busy) {
-    __shared__ Sums sums[THREADS];
-    __shared__ float of_warps[POSE_DELTA_FLOATS][POSE_GRAD ? WARPS : 1];
-    int64_t const i = first_row() + threadIdx.x;
+__device__ void differentiate_block(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given,
+                                    EpilogueGrads const& out, PoseRows const& pose, int64_t first,
+                                    Shared<POSE_GRAD>& s) {
+    int64_t const i = first + threadIdx.x;
     bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
-    store_rotations(given, views.n, scene.nodes, out.rotations);
-    if (!busy.has_block(blockIdx.x)) {
-        if constexpr (POSE_GRAD) clear_rows(views, rows);
-        return;
-    }
     bool moved = false;
-    Sums& sum = sums[threadIdx.x];
+    Sums& sum = s.sums[threadIdx.x];
     sum = {};
 #pragma unroll 1  // else registers spill
     for (int v = 0; v < views.n; ++v) {
@@ -234,8 +239,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
             if (POSE_GRAD && view.wants_pose_grad) c = pose_vjp(g.mean, g.q, one.g.mean, one.g.q);
         }
         if constexpr (POSE_GRAD)
-            if (view.wants_pose_grad)
-                add_up(c, of_warps, rows + POSE_DELTA_FLOATS * (int64_t(gridDim.x) * v + blockIdx.x));
+            if (view.wants_pose_grad) add_up(c, s.of_warps, pose.of(v));
         if (there && i >= scene.still)
             moved |= store_moved(given.view[v], out, place_of(scene, v, i), i - scene.still, one.g);
         if (seen) add(one, view.by_lidar, own, sum);
@@ -243,36 +247,56 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     if (there) add_upstream(scene, given, i, moved, sum);
     if (C && there) to_stored(scene, i, own, sum);
     __syncthreads();
-    store_sums<C>(out, scene.n, sums);
+    store_sums<C>(out, first, scene.n, s.sums);
+    __syncthreads();
+}
+
+// C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
+// visible blocks; null: none are asked for. `busy` [blocks]: blocks with something to do; null: all have.
+template <int C, bool POSE_GRAD>
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    differentiate_gaussians_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
+                                   float* rows, uint8_t const* busy) {
+    __shared__ Shared<POSE_GRAD> s;
+    store_rotations(given, views.n, scene.nodes, out.rotations);
+    int64_t const count = given.blocks.count(scene.n), stride = POSE_DELTA_FLOATS * blocks_of_store(scene.n);
+    for (int64_t k = blockIdx.x; k < count; k += gridDim.x) {
+        PoseRows const pose = {POSE_GRAD ? rows + POSE_DELTA_FLOATS * k : nullptr, stride};
+        if (!busy || busy[k])
+            differentiate_block<C, POSE_GRAD>(scene, views, given, out, pose, given.blocks.first(k), s);
+        else if constexpr (POSE_GRAD)
+            clear(pose, views);
+    }
 }
 
 // A block sums the pose gradient of a view, always in the same order.
 __global__ void __launch_bounds__(THREADS)
-    sum_pose_grads_kernel(BackwardViews views, float const* rows, int n, float* pose_grads) {
+    sum_pose_grads_kernel(BackwardViews views, float const* rows, VisibleBlocks blocks, int64_t n, float* pose_grads) {
     __shared__ float of_warps[POSE_DELTA_FLOATS][WARPS];
     Correction<float> sum = {};
-    float const* const mine = rows + POSE_DELTA_FLOATS * int64_t(n) * blockIdx.x;
-    for (int row = int(threadIdx.x); views.view[blockIdx.x].wants_pose_grad && row < n; row += THREADS) {
+    float const* const mine = rows + POSE_DELTA_FLOATS * blocks_of_store(n) * blockIdx.x;
+    int const count = views.view[blockIdx.x].wants_pose_grad ? int(blocks.count(n)) : 0;
+    for (int row = int(threadIdx.x); row < count; row += THREADS)
         sum.turn = sum.turn + load3(mine, 2 * row), sum.shift = sum.shift + load3(mine, 2 * row + 1);
-    }
     add_up(sum, of_warps, pose_grads + POSE_DELTA_FLOATS * blockIdx.x);
 }
 
 template <int C>
 void launch(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given,
             EpilogueGrads const& out, Queue const& queue) {
-    unsigned const blocks = blocks_for(larger<int64_t>(scene.n, 1));  // rotations are there without Gaussians, too
-    float* const rows = out.pose_grads ? queue.memory.array<float>(POSE_DELTA_FLOATS * views.n * blocks) : nullptr;
-    VisibleBlocks busy = given.blocks;
-    if (given.seen_only && !busy.at) {
-        auto* const found = queue.memory.array<uint8_t>(blocks);
-        clear_idle_blocks_kernel<C><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, found);
-        busy = {found};
+    unsigned const all = unsigned(blocks_of_store(scene.n));
+    float* const rows = out.pose_grads ? queue.memory.array<float>(POSE_DELTA_FLOATS * views.n * all) : nullptr;
+    uint8_t* busy = nullptr;
+    if (given.seen_only && !given.blocks.listed && all) {
+        busy = queue.memory.array<uint8_t>(all);
+        clear_idle_blocks_kernel<C><<<all, THREADS, 0, queue.stream>>>(scene, views, given, out, busy);
     }
+    // rotations are there without Gaussians, too
+    unsigned const blocks = larger(blocks_for(given.blocks, scene.n), 1u);
     auto* const kernel = rows ? differentiate_gaussians_kernel<C, true> : differentiate_gaussians_kernel<C, false>;
     kernel<<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows, busy);
     if (rows)
-        sum_pose_grads_kernel<<<unsigned(views.n), THREADS, 0, queue.stream>>>(views, rows, int(blocks),
+        sum_pose_grads_kernel<<<unsigned(views.n), THREADS, 0, queue.stream>>>(views, rows, given.blocks, scene.n,
                                                                                out.pose_grads);
 }
 

@@ -215,7 +215,7 @@ Accumulated render_backward_accumulate(at::TensorList gaussians, Tensor const& f
                                        at::TensorList lists, Tensor const& view, bool moving, int64_t length,
                                        at::TensorList kept, at::TensorList outputs, Tensor const& d_out,
                                        std::optional<Tensor> const& d_distance, Tensor const& d_transmittance,
-                                       bool of_features, bool of_rays) {
+                                       bool of_features, bool of_rays, MaybeTensor const& blocks) {
     RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
     check_warp_tiles(in);
     check_group(kept, "kept", 4, "first, list_index, fields, rows");
@@ -234,7 +234,7 @@ Accumulated render_backward_accumulate(at::TensorList gaussians, Tensor const& f
     d.features = of_features ? d_features.mutable_data_ptr<float>() : nullptr;
     d.origins = d_rays.at(0), d.directions = d_rays.at(1);
     float* const rows = grad_accum.mutable_data_ptr<float>();
-    cuda::render_backward_accumulate(params_of(in, moving), outputs_of(given), d,
+    cuda::render_backward_accumulate(params_of(in, moving, blocks), outputs_of(given), d,
                                      parts_of({kept[0], kept[1], kept[2], kept[3]}, length),
                                      reinterpret_cast<cuda::MomentRow*>(rows),
                                      reinterpret_cast<uint8_t*>(rows + cuda::MOMENT_FLOATS * n), site.queue());

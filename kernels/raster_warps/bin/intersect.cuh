@@ -38,8 +38,8 @@ __device__ inline int64_t candidates_in(BinParams const& p, BinWork const& work)
 // Used if the number of batches was not known when candidates were numbered.
 static __global__ void assign_batches_kernel(BinParams p, BinWork work) {
     wait_then_launch_dependents();
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, begin = work.begins[smaller(i, p.v)];
-    assign_batches_of(work, i, begin, work.begins[smaller(i + 1, p.v)]);
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, end = end_of_visible(p);
+    assign_batches_of(work, i, work.begins[smaller(i, end)], work.begins[smaller(i + 1, end)]);
 }
 
 // A warp's batches; each lane has its own candidates. In shared memory, so that the code does not grow with the

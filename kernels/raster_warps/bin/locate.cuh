@@ -42,7 +42,8 @@ __device__ inline int load_batch_gaussians(BinParams const& p, BinWork const& wo
     int64_t const batch =
         batches.first + smaller(lane % WARP_BATCHES, batches.last()) + lane / WARP_BATCHES % 2;  // or the next
     bool const owned = batch < work.batches && 32 * batch < work.begins[p.v];
-    uint32_t const owner = owned ? work.batch_first_gaussian[batch] : uint32_t(p.v - 1);
+    uint32_t const owner =
+        owned ? work.batch_first_gaussian[batch] : uint32_t(larger<int64_t>(end_of_visible(p), 1) - 1);
     int const begin = int(work.begins[owner] - batches.begin());
 #pragma unroll
     for (int k = 0; k < WARP_BATCHES; ++k) {

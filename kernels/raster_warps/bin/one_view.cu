@@ -4,16 +4,12 @@
 // several views, which has no memory for that and makes it again for visible Gaussians. ../../README.md says why there
 // are two.
 #include "../../common/gaussians.cuh"
-#include "../../common/launch.cuh"
+#include "../../common/visible.cuh"
 #include "bounds.cuh"
 #include "image_rows.cuh"
 
 namespace nurec::cuda {
 namespace {
-
-__device__ int64_t end_of_visible(BinParams const& p) {
-    return smaller(p.v, *p.count);
-}
 
 // ---- a lidar
 
@@ -38,25 +34,23 @@ __device__ Outline<float> outline_at(BinParams const& p, int64_t i) {
     return reinterpret_cast<Outline<float> const*>(p.shapes)[p.index[i]];
 }
 
-// Numbers the candidates of a tile after the last visible Gaussian: they begin where all others end. Without a look
-// back: most tiles are such.
-__device__ void number_none(BinParams const& p, BinWork const& work, int64_t tile, int64_t last_tile) {
-    __shared__ int64_t all;
-    if (threadIdx.x == 0) all = int64_t(wait_for_state(work.states + last_tile, PREFIX) & COUNT_MASK);
-    __syncthreads();
+__device__ void find_candidates(BinParams const& p, BinWork const& work, int64_t end, int64_t tile) {
     int64_t const i = THREADS * tile + threadIdx.x;
-    if (i <= p.v) work.begins[i] = all;
-}
-
-__global__ void find_image_candidates_kernel(BinParams p, BinWork work) {
-    wait_then_launch_dependents();
-    int64_t const tile = fetch_tile(work.next), i = THREADS * tile + threadIdx.x, end = end_of_visible(p);
-    if (THREADS * tile > end) return number_none(p, work, tile, end / THREADS);
     Candidates c = i < end ? image_candidates(p.warp_tiles, p.bounds[p.index[i]]) : empty_candidates();
     if (rows_of(c))
         work.rows[i] =
             p.exact ? rows_within(p.warp_tiles, c, outline_at(p, i), *p.view, work.near, uint32_t(i)) : boxed(c);
-    number<1>(work, p.v, tile, {super_tile_rows_of(c)});
+    number<1>(work, end, tile, {super_tile_rows_of(c)});
+    if (i == end) work.begins[p.v] = work.begins[end];
+}
+
+// Blocks take tiles until all visible Gaussians are done: of all Gaussians these may be few.
+__global__ void __launch_bounds__(THREADS, 6) find_image_candidates_kernel(BinParams p, BinWork work) {
+    wait_then_launch_dependents();
+    int64_t const end = end_of_visible(p), tiles = end / THREADS + 1;
+#pragma unroll 1
+    for (int64_t tile = fetch_tile(work.next); tile < tiles; tile = fetch_tile(work.next))
+        find_candidates(p, work, end, tile);
 }
 
 __global__ void find_near_plane_spans_kernel(BinParams p, BinWork work) {
@@ -80,7 +74,8 @@ void number_sweep_candidates(BinParams const& p, BinWork const& work, Queue cons
 }
 
 void number_image_candidates(BinParams const& p, BinWork const& work, Queue const& queue) {
-    launch_pdl(find_image_candidates_kernel, blocks_for(p.v + 1), THREADS, queue, p, work);
+    auto const blocks = unsigned(smaller<int64_t>(blocks_for(p.v + 1), BLOCKS_PER_MULTIPROCESSOR * multiprocessors()));
+    launch_pdl(find_image_candidates_kernel, blocks, THREADS, queue, p, work);
     if (p.exact) launch_pdl(find_near_plane_spans_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, work);
 }
 

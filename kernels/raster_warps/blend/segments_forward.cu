@@ -6,6 +6,7 @@
 // one waits for were handed out before it and are being processed by warps that run. Those warps wait for nothing:
 // transmittances and first segments have no predecessor. And groups that run in lockstep never wait for one another
 // (first_segments).
+#include "../../common/visible.cuh"
 #include "blend_rays.cuh"
 #include "split_lists.cuh"
 
@@ -22,15 +23,17 @@ constexpr int BLOCKS_PER_SM_MOVING = 7;
 template <bool MOVING>
 constexpr int FORWARD_BLOCKS_PER_SM = MOVING ? BLOCKS_PER_SM_MOVING : BLOCKS_PER_SM;
 
-template <bool MOVING, int C>
+template <bool MOVING, int C, bool LISTED>
 __global__ void pack_gaussian_rows_kernel(RenderParams p, GaussianRow<MOVING, C>* rows) {
     wait_then_launch_dependents();
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= p.g.n || (p.visible && !p.visible[i])) return;
-    float features[C];
+    for_visible_blocks<1, LISTED>(p.blocks, p.g.n, [&](int64_t first) {
+        int64_t const i = first + threadIdx.x;
+        if (i >= p.g.n || (p.visible && !p.visible[i])) return;
+        float features[C];
 #pragma unroll
-    for (int c = 0; c < C; ++c) features[c] = p.features[C * i + c];
-    rows[i] = make_gaussian_row<MOVING>(frame_on<MOVING>(p.path, frame_of(p.g, i)), p.g.opacities[i], features);
+        for (int c = 0; c < C; ++c) features[c] = p.features[C * i + c];
+        rows[i] = make_gaussian_row<MOVING>(frame_on<MOVING>(p.path, frame_of(p.g, i)), p.g.opacities[i], features);
+    });
 }
 
 // Announces that the group has stored its results. Returns how many groups announced themselves on this counter before.
@@ -217,7 +220,9 @@ void launch(RenderParams const& p, RenderOutputs const& out, Segments const& seg
 template <bool MOVING, int C>
 void fill_rows(RenderParams const& p, float* rows, Queue const& queue) {
     auto* const to = reinterpret_cast<GaussianRow<MOVING, C>*>(rows);
-    launch_pdl(pack_gaussian_rows_kernel<MOVING, C>, blocks_for(p.g.n), THREADS, queue, p, to);
+    auto* const kernel =
+        p.blocks.listed ? pack_gaussian_rows_kernel<MOVING, C, true> : pack_gaussian_rows_kernel<MOVING, C, false>;
+    launch_pdl(kernel, blocks_for(p.blocks, p.g.n), THREADS, queue, p, to);
 }
 
 }  // namespace

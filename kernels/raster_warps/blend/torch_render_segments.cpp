@@ -14,7 +14,7 @@ using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, 
 
 BlendedParts render_segments(at::TensorList gaussians, Tensor const& features, at::TensorList rays,
                              at::TensorList lists, Tensor const& view, bool moving, int64_t length,
-                             std::optional<Tensor> const& rows) {
+                             std::optional<Tensor> const& rows, std::optional<Tensor> const& blocks) {
     RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
     check_warp_tiles(in);
     int64_t const width = cuda::gaussian_row_floats(moving, features.size(1)), g = in.g.scales.size(0);
@@ -27,7 +27,7 @@ BlendedParts render_segments(at::TensorList gaussians, Tensor const& features, a
         site.empty({most, cuda::FEATURES + features.size(1), cuda::rays_with(features.size(1))}, at::kFloat),
         site.empty({rows ? 0 : g, width}, at::kFloat)};
     Blended const found = unwritten_outputs(in.directions.size(0), features.size(1), features.options());
-    RenderParams const p = params_of(in, moving);
+    RenderParams const p = params_of(in, moving, blocks);
     cuda::Segments segments = parts_of(kept, length);
     if (rows)
         segments.rows = rows->mutable_data_ptr<float>();

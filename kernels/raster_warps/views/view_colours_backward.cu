@@ -62,10 +62,11 @@ template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
     differentiate_view_colours_kernel(ViewedScene scene, ViewMoments in, Nodes nodes, ColourGrads d) {
     __shared__ WantedRows<S> rows;
-    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x, n = scene.g.n, a = i - scene.g.n_still;
+    int64_t const begin = blockIdx.x * int64_t(GAUSSIANS), i = begin + threadIdx.x, n = scene.g.n,
+                  a = i - scene.g.n_still;
     bool const moves = a >= 0 && i < n;
     int const node = moves ? int(nodes.of[a]) : -1;
-    rows.read(scene.sh, n, any_view(in, scene, i));
+    rows.read(scene.sh, begin, n, any_view(in, scene, i));
     auto const mine = rows.mine();
     ColourSums<S> sums;
     for (int64_t v = 0; v < scene.views; ++v) {

@@ -20,7 +20,8 @@ __global__ void __maxnreg__(CAMERA ? 64 : 80) project_views_kernel(Views p, int 
     if (!CAMERA) occupied += v * (cells.bands + 1) * (3 * cells.columns + 1);
     ProjectParams const seen = {seen_from(p.scene, v), nullptr, CAMERA, cells};
     auto const opacity = [&](int64_t i) { return opacity_of(p.scene, v, i); };
-    find_visible_in_block<CAMERA, SHORT, false>(seen, view, occupied, opacity, out, p.scene.g.n * v);
+    find_visible_in_block<CAMERA, SHORT, false>(seen, view, occupied, blockIdx.x * int64_t(THREADS), opacity, out,
+                                                p.scene.g.n * v);
 }
 
 using ProjectViews = void (*)(Views, int const*, Visibility);

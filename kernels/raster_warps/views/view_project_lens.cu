@@ -20,9 +20,11 @@ __global__ void __launch_bounds__(THREADS) project_views_through_lenses_kernel(V
     ProjectParams const seen = {seen_from(p.scene, v), nullptr, true, {}};
     auto const opacity = [&](int64_t i) { return opacity_of(p.scene, v, i); };
     if (lens.exists())
-        find_visible_in_block<true, SHORT, false>(seen, view, nullptr, opacity, out, number, lens);
+        find_visible_in_block<true, SHORT, false>(seen, view, nullptr, blockIdx.x * int64_t(THREADS), opacity, out,
+                                                  number, lens);
     else
-        find_visible_in_block<true, SHORT, false>(seen, view, nullptr, opacity, out, number);
+        find_visible_in_block<true, SHORT, false>(seen, view, nullptr, blockIdx.x * int64_t(THREADS), opacity, out,
+                                                  number);
 }
 
 }  // namespace

@@ -39,10 +39,12 @@ def project_to_warp_tiles(
     capacity: int | None,
     depth_bits: int,
     tight_lists: bool,  # candidates are tested against rays
+    blocks: Tensor
+    | None = None,  # [1 + blocks] int32 as by visible_blocks, for a camera: others are passed by; None: all count
 ) -> Projection:
     """Returns bounds in place for a camera, and candidate warp tiles for a lidar; the capacity acts as above. On CUDA alone."""
     made = sweep_warp_tiles(view) if isinstance(view, LidarView) else None
-    found = _projected(gaussians, view, capacity, depth_bits, True, made, tight_lists)
+    found = _projected(gaussians, view, capacity, depth_bits, True, made, tight_lists, blocks)
     index, low, high, seen, shapes, count, *candidates = found
     if made:
         return Projection(index, high, high, gaussians, seen, shapes, count, None, (candidates[0], candidates[1]), made)
@@ -57,12 +59,13 @@ def _projected(
     warp_tiles: bool = False,
     made: tuple[WarpTiles, Grid] | None = None,  # of a sweep
     tight_lists: bool = False,
+    blocks: Tensor | None = None,
 ) -> list[Tensor]:
     grid, columns = grid_args(view, gaussians.means.device)
     known = view.ray_groups.occupied if isinstance(view, LidarView) and view.ray_groups else None
     found: list[Tensor] = torch.ops.nurec_lite.project(
         gaussian_args(gaussians), packed_view(view), sensor_kind(view), grid, columns,
         band_args(*made) if made else [], capacity is not None, depth_bits, tight_lists, known, warp_tiles,
-        gaussians.lidar if tight_lists and made else None,
+        gaussians.lidar if tight_lists and made else None, blocks,
     )  # fmt: skip
     return found

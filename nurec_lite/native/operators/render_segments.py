@@ -64,7 +64,7 @@ def register() -> None:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    gaussians, features, rays, lists, view, ctx.moving, ctx.length, rows = inputs
+    gaussians, features, rays, lists, view, ctx.moving, ctx.length, rows, *_ = inputs
     outputs, median, kept = output[:3], output[3], output[4:]
     ctx.mark_non_differentiable(median, *kept)
     ctx.set_materialize_grads(False)

@@ -17,7 +17,7 @@ def visible_blocks(
     g: Gaussians,  # N
     still: int,  # the first ones, which do not move; blocks with others count as visible
     views: Sequence[CameraView],  # 1 to 16
-) -> Tensor:  # [ceil(N / BLOCK)] uint8: 0 where no view may see any of them
+) -> Tensor:  # [1 + ceil(N / BLOCK)] int32: how many blocks some view may see, and their numbers, ascending; the rest is unwritten
     """The test is the projection's first one: a Gaussian's sphere against the cone of the camera, while it moves."""
     rows, lenses = [packed_view(view) for view in views], [has_lens(view) for view in views]
     stored = g.means.detach(), g.log_scales.detach(), g.opacity_logits.detach()

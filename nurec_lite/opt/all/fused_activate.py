@@ -41,7 +41,7 @@ def regularisers(
     opacities: Tensor,  # [N] 0 to 1, the camera's
     lidar_opacities: Tensor,  # [N] the very same tensor where the lidar has none of its own
     scales: Tensor,  # [N, 3] metres
-    blocks: Tensor | None = None,  # [blocks] uint8 as by visible_blocks: means over their Gaussians; None: over all
+    blocks: Tensor | None = None,  # [1 + blocks] int32 as by visible_blocks: means over their Gaussians; None: over all
 ) -> dict[str, Tensor]:  # scalars `opacity`, `scale`, and `tie` if there are two opacities
     """Terms as by nurec_lite.training.losses.regularisers."""
     own = None if lidar_opacities is opacities else lidar_opacities

@@ -87,7 +87,8 @@ def update(
     touched_only: tuple[str, ...] = (),  # as above
     rates: Tensor | None = None,  # [groups] float32, on the device; None: those of the groups are copied there
     outer: Rank1ShGrad | None = None,  # of two of the parameters
-    blocks: Tensor | None = None,  # [blocks] uint8: others stay, in the parameters of `touched_only`; None: all count
+    blocks: Tensor
+    | None = None,  # [1 + blocks] int32: others stay, in the parameters of `touched_only`; None: all count
 ) -> None:
     """optimizer.step(), of the parameters that have a gradient; the state is that of torch."""
     outer = _alone(outer)

@@ -72,9 +72,10 @@ class OnePass:
 
     def _passes_blocks_by(self, stages: Stages, state: TrainState, shots: Shots) -> bool:
         """Returns whether all kernels of a step leave blocks alone that no view sees. A sweep looks all around, so its step sees all."""
-        update = stages.update.optimize
+        update, plan = stages.update.optimize, stages.plan
         sparse = isinstance(update, FusedAdam) and update.is_sparse(state)
-        return self._stored and sparse and not shots.sweeps
+        in_kernels = plan is not None and (plan.fused_colour or plan.rank1_sh is not None)  # colours: torch reads all
+        return self._stored and sparse and in_kernels and not shots.sweeps
 
     def regularisers(self, inner: Regularisers) -> Regularisers:
         def regularisers(opacities: Tensor, lidar_opacities: Tensor, scales: Tensor) -> dict[str, Tensor]:
