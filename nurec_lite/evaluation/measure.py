@@ -302,7 +302,7 @@ def _exposed(scene: Scene, capture: Capture, eyes: list[int], frame: ImageFrame,
     for eye in eyes:
         by = None if known is None else known.of(capture.cameras[eye], moment)
         drift, when = (None, moment) if by is None else (by.drift, by.moment)
-        seen.append(exposed(scene, eye, colour, exposure(scene, eye, drift), when))
+        seen.append(exposed(scene, eye, colour, exposure(scene, eye, drift, when)))
     return torch.stack(seen).mean(0).clamp(0, 1)
 
 

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,32 +57,40 @@ def exposed_by(
     return image * torch.exp(log_gain) + offset
 
 
+class Exposure(NamedTuple):
+    """How a camera maps the light of the scene at one time."""
+
+    log_gain: Tensor  # [3]
+    offset: Tensor  # [3]
+    grid: Tensor | None  # [12, Z, Y, X] the bilateral grid; None: there is none
+
+
 def exposure(
     scene: Scene,
     camera: int,
     drift: Tensor | None,  # [2, 3] log gain and offset of that moment, added to those of the drive; None: zero
-) -> tuple[Tensor, Tensor]:  # [3] log gain, [3] offset
-    """Gain and offset of a camera. The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
+    moment: Tensor,  # [] float64 seconds
+) -> Exposure:
+    """The exposure of a camera. The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
     own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift
     log_gain, offset = own.unbind()
-    return log_gain - scene.exposure[:, 0].mean(0), offset
+    grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)
+    return Exposure(log_gain - scene.exposure[:, 0].mean(0), offset, grid)
 
 
 def exposed(
     scene: Scene,
     camera: int,
     image: Tensor,  # [H, W, 3] linear in the light of the scene
-    gains: tuple[Tensor, Tensor],  # [3] log gain, [3] offset, as `exposure` has them
-    moment: Tensor,  # [] float64 seconds
+    through: Exposure,
     expose: Callable[..., Tensor] = exposed_by,
     slice_grid: Callable[[Tensor, Tensor], Tensor] = sliced,
 ) -> Tensor:  # [H, W, 3] as the camera sees it
     """Exposes an image: gain and offset of a camera at one time, and vignetting where sensors are corrected. Then its bilateral grid of
     that moment, if there is one, since a camera maps tones after the exposure."""
     vignetting = None if scene.calibration is None else scene.calibration.vignetting[camera]
-    seen = expose(image, *gains, vignetting)
-    grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)
-    return seen if grid is None else slice_grid(grid, seen)
+    seen = expose(image, through.log_gain, through.offset, vignetting)
+    return seen if through.grid is None else slice_grid(through.grid, seen)
 
 
 @lru_cache(maxsize=16)

@@ -22,9 +22,9 @@ from nurec_lite.training.density import McmcSplit, Order
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stage_protocols import AnyView, Capacity
 from nurec_lite.training.state import Gathered, ListUse, Rendered, StepResult, TrainState
-from nurec_lite.training.streams import FIGURES, HARMONICS, IMAGES, LISTS, SWEEPS, Streams
+from nurec_lite.training.streams import EXPOSURES, FIGURES, HARMONICS, IMAGES, LISTS, SWEEPS, Streams
 
-__all__ = ["FIGURES", "HARMONICS", "IMAGES", "LISTS", "PEER", "SWEEPS", "AnyView", "Capacity", "Stages"]
+__all__ = ["EXPOSURES", "FIGURES", "HARMONICS", "IMAGES", "LISTS", "PEER", "SWEEPS", "AnyView", "Capacity", "Stages"]
 PEER = "render=gsplat"  # the peer's name in claims of stages
 Seen = tuple[CameraImage | LidarReturns, ListUse]  # the render of a view, and the length of its lists
 

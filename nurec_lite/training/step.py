@@ -23,14 +23,14 @@ from torch.nn.functional import mse_loss
 from nurec_lite.base.ranges import span
 from nurec_lite.geometry.masks import blackened, seen_share
 from nurec_lite.scene.gaussians import AnyGaussians
-from nurec_lite.scene.scene import Scene, exposed, exposure
+from nurec_lite.scene.scene import Exposure, Scene, exposed, exposure
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import backward, check_terms, with_range_targets
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
-from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
+from nurec_lite.training.stages import EXPOSURES, FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
 from nurec_lite.training.state import ListUse, Rendered, StepResult, TrainState, overflow_of
 
 
@@ -95,22 +95,22 @@ def render(
     shots: Shots,
     reach: float = 0.0,  # as nurec_lite.training.losses.with_range_targets takes it
 ) -> Rendered:
-    """Every view of the shots, from the scene to its sensor; images and sweeps are branches."""
+    """Every view of the shots, from the scene to its sensor; images, their exposures and sweeps are branches."""
     shots = _corrected(stages, shots, scene)
     gathered = stages.render.gather(stages, scene, shots.views)
     n = len(shots.images)
-    # here, so that gradients of exposures are found on the step's stream, while images go on to those of Gaussians
-    exposures = tuple(exposure(scene, shot.camera, shot.view.drift) for shot in shots.images)
     of_images, of_sweeps, run = gathered.gaussians[:n], gathered.gaussians[n:], stages.streams.run
-    images = run(IMAGES, partial(_images, stages), scene, shots.images, of_images, exposures) if n else []
+    images = run(IMAGES, partial(_images, stages), scene, shots.images, of_images) if n else ()
+    exposures = run(EXPOSURES, _exposures, scene, shots.images) if n else ()  # many small operators: images go on
     sweeps = run(SWEEPS, partial(_sweeps, stages, scene, reach), shots.sweeps, of_sweeps) if shots.sweeps else ()
+    compared = run(IMAGES, partial(_compared, stages), scene, shots.images, images, exposures) if n else ()
     return Rendered(
-        images=tuple(image for image, *_ in images),
-        exposed=tuple(seen for _, seen, *_ in images),
-        targets=tuple(target for _, _, target, _ in images),
+        images=tuple(image for image, _ in images),
+        exposed=tuple(seen for seen, _ in compared),
+        targets=tuple(target for _, target in compared),
         returns=tuple(returns for returns, _ in sweeps),
         activated=gathered.activated,
-        lists=(*(listed for *_, listed in images), *(listed for _, listed in sweeps)),
+        lists=(*(listed for _, listed in images), *(listed for _, listed in sweeps)),
     )
 
 
@@ -129,18 +129,26 @@ def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
 
 
 def _images(
+    stages: Stages, scene: Scene, shots: Sequence[ImageShot], gaussians: Sequence[AnyGaussians]
+) -> tuple[tuple[CameraImage, ListUse], ...]:
+    found: Any = stages.render.render_all(stages, scene, [shot.view for shot in shots], gaussians)
+    return tuple(found)
+
+
+def _exposures(scene: Scene, shots: Sequence[ImageShot]) -> tuple[Exposure, ...]:
+    return tuple(exposure(scene, shot.camera, shot.view.drift, shot.view.moment()) for shot in shots)
+
+
+def _compared(
     stages: Stages,
     scene: Scene,
     shots: Sequence[ImageShot],
-    gaussians: Sequence[AnyGaussians],
-    exposures: Sequence[tuple[Tensor, Tensor]],
-) -> list[tuple[CameraImage, Tensor, Tensor, ListUse]]:
-    """Renders the images: each as rendered, as exposed, its target, and the use of its lists."""
-    found: Any = stages.render.render_all(stages, scene, [shot.view for shot in shots], gaussians)
-    return [
-        (image, _exposed(stages, scene, shot, image, gains), _target(shot), listed)
-        for shot, (image, listed), gains in zip(shots, found, exposures, strict=True)
-    ]
+    images: Sequence[tuple[CameraImage, ListUse]],
+    exposures: Sequence[Exposure],
+) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Each image as exposed, and its target."""
+    each = zip(shots, images, exposures, strict=True)
+    return tuple((_exposed(stages, scene, shot, image, through), _target(shot)) for shot, (image, _), through in each)
 
 
 def _target(shot: ImageShot) -> Tensor:  # [H, W, 3] 0 to 1
@@ -174,10 +182,10 @@ def _seen(
     return found, ListUse(view.kind, capacity, pairs.needed, overflow)
 
 
-def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, gains: tuple[Tensor, Tensor]) -> Tensor:
+def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, through: Exposure) -> Tensor:
     """The image as its camera sees it, black where it is masked, so that no term of the loss says anything of these pixels."""
     by = stages.loss.expose, stages.loss.slice_grid
-    seen = exposed(scene, shot.camera, image.colour, gains, shot.view.moment(), *by)
+    seen = exposed(scene, shot.camera, image.colour, through, *by)
     return blackened(seen, shot.view.camera.mask)
 
 

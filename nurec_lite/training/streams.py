@@ -8,7 +8,9 @@ from typing import Protocol, TypeVar, TypeVarTuple, Unpack
 
 import torch
 
-IMAGES, SWEEPS, LISTS, FIGURES, HARMONICS = "images", "sweeps", "lists", "figures", "harmonics"  # branches of a step
+# branches of a step
+IMAGES, SWEEPS, LISTS, FIGURES = "images", "sweeps", "lists", "figures"
+EXPOSURES, HARMONICS = "exposures", "harmonics"
 T = TypeVar("T")
 Inputs = TypeVarTuple("Inputs")
 

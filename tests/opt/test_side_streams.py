@@ -144,11 +144,14 @@ def test_outside_of_a_step_all_is_in_one_row(notes: list[str]) -> None:
 @pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize(
     ("sweeps", "begun"),
-    [((0,), ["side", "side 2", "side", "side 2", "side 3", "side 4"]), ((), ["side", "side", "side 2", "side 3"])],
+    [
+        ((0,), ["side", "side 2", "side 3", "side", "side", "side 3", "side 4", "side 5"]),
+        ((), ["side", "side 2", "side", "side", "side 3", "side 4"]),
+    ],
     ids=["with a sweep", "without one"],
 )
 def test_a_step_has_a_branch_for_what_it_has(notes: list[str], sweeps: tuple[int, ...], begun: list[str]) -> None:
-    """They are for rendering, comparing, the reports of lists, and the figures' own."""
+    """They are for rendering, exposing, comparing, the reports of lists, and the figures' own."""
     stages = stages_of("side_streams")
     stages.update.learn(stages, tiny_state(), tiny_shots((0,), sweeps))
     assert [note.removeprefix("into ") for note in notes if note.startswith("into")] == begun
@@ -157,15 +160,15 @@ def test_a_step_has_a_branch_for_what_it_has(notes: list[str], sweeps: tuple[int
 
 @pytest.mark.usefixtures("anywhere")
 def test_harmonics_are_updated_during_the_backward_pass_after_the_lists_flag(notes: list[str]) -> None:
-    """On the stream of the images, which are the first branch; lists are the third."""
+    """On a stream of their own, the sixth; lists have the fourth, and figures the fifth."""
     stages, state = stages_of(*BELOW, *FUSED, "side_streams"), tiny_state()
     state.failed = torch.zeros(())
     stages.feed.schedule(stages, state)
     stages.update.learn(stages, state, tiny_shots((0,), (0,)))
-    last = len(notes) - notes[::-1].index("into side") - 1
-    assert last > notes.index("into side 4") and notes[last + 1 : last + 3] == [
-        "side 3 records",
-        "side waits for event of side 3",
+    last = notes.index("into side 6")
+    assert last > notes.index("into side 5") and notes[last + 1 : last + 3] == [
+        "side 4 records",
+        "side 6 waits for event of side 4",
     ]
 
 

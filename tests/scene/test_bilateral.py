@@ -140,7 +140,7 @@ def fitted(cells: list[int] | None) -> float:
     adam = torch.optim.Adam(learned, lr=0.02)
     for _ in range(150):
         drift = scene.calibration.exposure_drift[0, 0]
-        error = (exposed(scene, 0, image, exposure(scene, 0, drift), moment) - target).square().mean()
+        error = (exposed(scene, 0, image, exposure(scene, 0, drift, moment)) - target).square().mean()
         adam.zero_grad()
         error.backward()
         adam.step()

@@ -192,13 +192,13 @@ def test_corners_are_darker_and_the_centre_is_what_it_was() -> None:
     calibration.vignetting[0] = torch.tensor([-0.2, 0.1, -0.3])
     scene = replace(scene, calibration=calibration)
     image = torch.rand(7, 11, 3) + 0.1
-    seen, plain = (exposed(s, 0, image, exposure(s, 0, None), NOW) for s in (scene, replace(scene, calibration=None)))
+    seen, plain = (exposed(s, 0, image, exposure(s, 0, None, NOW)) for s in (scene, replace(scene, calibration=None)))
     for corner in ((0, 0), (0, 10), (6, 0), (6, 10)):
         torch.testing.assert_close(seen[corner], plain[corner] * math.exp(-0.4))
     torch.testing.assert_close(seen[3, 5], plain[3, 5])
     r2 = (3**2 + 1**2) / (5**2 + 3**2)
     torch.testing.assert_close(seen[4, 8], plain[4, 8] * math.exp(-0.2 * r2 + 0.1 * r2**2 - 0.3 * r2**3))
     torch.testing.assert_close(
-        exposed(scene, 1, image, exposure(scene, 1, None), NOW),
-        exposed(replace(scene, calibration=None), 1, image, exposure(scene, 1, None), NOW),
+        exposed(scene, 1, image, exposure(scene, 1, None, NOW)),
+        exposed(replace(scene, calibration=None), 1, image, exposure(scene, 1, None, NOW)),
     )

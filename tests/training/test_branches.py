@@ -74,15 +74,17 @@ def test_no_branch_reads_what_it_was_not_given(
     stages, state = stages_of(ops, names), state_of(grid)
     kinds = [(kind, count) for kind, count in zip(("images", "sweeps"), n, strict=True) if count]
     views = ["images"] * n[0] + ["sweeps"] * n[1]
-    early = ["images"] if "fused_harmonics" in names and n[0] == 1 else []
+    early = ["harmonics"] if "fused_harmonics" in names and n[0] == 1 else []
+    exposed = {"images": ["exposures"], "sweeps": []}
     for result in (
         False,
         "no_sync" in names,
     ):  # lists of a first step are as long as they need, and report no capacity
         watch = watched(stages, state, tiny_shots(tuple(range(n[0])), tuple(range(n[1]))))
         assert not watch.found
-        rendered = [branch for kind, count in kinds for branch in (kind, *["lists"] * (count * result))]
-        assert watch.begun == [*rendered, *views, "lists", "figures", *early]  # all of a kind rendered, each compared
+        rendered = [branch for kind, count in kinds for branch in (kind, *["lists"] * (count * result), *exposed[kind])]
+        # all of a kind rendered, all images exposed, each compared
+        assert watch.begun == [*rendered, "images", *views, "lists", "figures", *early]
 
 
 @GRIDS
@@ -105,7 +107,9 @@ def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
     for state.step in range(4):
         watch = watched(stages, state, stages.feed.fetch(stages, state))
         own = [branch for branch in watch.begun if branch != "lists"]
-        assert not watch.found and own == ["images", "sweeps", "images", "sweeps", "figures", "images"]
+        assert not watch.found and own == [
+            "images", "exposures", "sweeps", "images", "images", "sweeps", "figures", "harmonics",
+        ]  # fmt: skip
         result += watch.begun.count("lists") - 1
     assert result >= 3
 

@@ -153,7 +153,7 @@ def test_a_camera_sees_alike_at_either_size() -> None:
             learned.copy_(0.1 * torch.randn_like(learned))
         image, drift = torch.rand(3).expand(24, 40, 3), 0.1 * torch.randn(2, 3)
         moment = torch.tensor(0.2, dtype=torch.float64)
-        whole, half = (exposed(scene, 1, one, exposure(scene, 1, drift), moment) for one in (image, image[:12, :20]))
+        whole, half = (exposed(scene, 1, one, exposure(scene, 1, drift, moment)) for one in (image, image[:12, :20]))
     blocks = whole.unflatten(1, (-1, 2)).unflatten(0, (-1, 2)).mean((1, 3))
     assert float((whole - image).abs().mean()) > 0.02
     torch.testing.assert_close(half, blocks, rtol=0, atol=0.02)

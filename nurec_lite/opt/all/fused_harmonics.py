@@ -5,8 +5,8 @@ Idea: a camera sees a Gaussian from one direction, so the gradient of its 48 coe
 that direction, and three, the gradient of its colour. The plain way writes all 48 in the backward pass and reads them again in the
 update: 192 bytes each way. Here the backward pass leaves the direction and the colour's gradient, 24 bytes, and a block of the update
 makes the basis of its Gaussians once and multiplies as it goes through their coefficients in the order of memory.
-Nothing else asks for these gradients, so the update follows at once, within the backward pass, on the images' stream where side_streams
-gives them one: it waits for memory while a sweep's backward pass computes.
+Nothing else asks for these gradients, so the update follows at once, within the backward pass, on a stream of its own where side_streams
+gives it one: it waits for memory while the rest of the backward pass computes.
 Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).
 Gain, code before and after, limits: docs/options/fused_harmonics.md.
 Several ranks exchange the two factors of all their images, and the update adds up the products (nurec_lite/training/exchange.py).
@@ -60,11 +60,11 @@ def handing_over(inner: Learn, handover: DeferredShGrad, exchange: Exchange | No
 
 
 def at_once(stages: Stages, state: TrainState) -> Update | None:
-    """The update, concurrent with all but the images; None: it cannot be made before others."""
+    """The update, concurrent with the rest of the backward pass; None: it cannot be made before others."""
     update = stages.update.optimize
     if not isinstance(update, FusedAdam):
         return None
-    return lambda outer: stages.streams.run(IMAGES, partial(update.early, state), outer, state.failed)
+    return lambda outer: stages.streams.run(HARMONICS, partial(update.early, state), outer, state.failed)
 
 
 def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Update | None:
