@@ -340,7 +340,7 @@ def test_steps_on_a_gpu_are_those_without_it(graph: tuple[str, ...], grid: list[
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("who", ["nobody", "step", "images", "sweeps", "lists"])
+@pytest.mark.parametrize("who", ["nobody", "step", "images", "exposures", "sweeps", "lists", "harmonics"])
 @pytest.mark.parametrize("graph", [(), ("cuda_graph",)], ids=["eager", "recorded"])
 def test_many_steps_with_relocation(graph: tuple[str, ...], who: str) -> None:
     """With growth, too, and a sweep in every second step alone."""
@@ -363,5 +363,5 @@ def test_named_after_the_graph_it_is_recorded_as_well() -> None:
         steps(stages, state, 16)
         assert stages.update.learn.launched >= 4  # type: ignore[attr-defined]
         own = stages.streams.fork.__self__  # type: ignore[attr-defined]
-    assert {branch for _, branch in own._streams} == {"images", "sweeps", "lists", "figures"}
+    assert {branch for _, branch in own._streams} == {"images", "exposures", "sweeps", "lists", "figures"}
     assert all(value.isfinite().all() for value in state.scene.parameters().values())
