@@ -198,6 +198,7 @@ __device__ uint32_t keys_before(uint32_t* states, int tile, uint32_t mine) {
 template <bool LISTED>
 struct Run {
     static constexpr int EACH = int(BLOCK_GAUSSIANS) / 32, BLOCKS = ITEMS / EACH;  // rows of a block, blocks of a run
+    static_assert(ITEMS % EACH == 0);
     uint32_t begin[LISTED ? BLOCKS : 1];
 
     __device__ Run(Pairs const& p, uint32_t first, uint32_t n) {

@@ -184,9 +184,9 @@ TORCH_LIBRARY(nurec_lite, m) {
     // Distances [q, k] of queries [q, 3] from their nearest points of [n, 3], ascending, and numbers [q, k] of the
     // points.
     m.def("find_nearest(Tensor queries, Tensor points, int k) -> (Tensor distances, Tensor numbers)");
-    // Blocks of 256 Gaussians of the store of which a camera may see one, with `still` Gaussians that do not move,
-    // before others; `lenses`: views with a lens of their own. [1 + blocks] int32: how many they are, then their
-    // numbers, ascending. The rest is not written.
+    // Blocks of 256 Gaussians of the store with one that a camera may see; the first `still` Gaussians do not move.
+    // `lenses`: views with a lens of their own. [1 + blocks] int32: how many they are, then their numbers, ascending.
+    // The rest is not written.
     m.def(
         "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, int still, Tensor[] views, "
         "bool[] lenses) -> Tensor");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a kernel goes through the visible blocks of the store. The host does not know how many they are, so a launch has
-// a bounded number of thread blocks, and each takes every so-manieth: a thread block that only finds that it has
-// nothing to do costs as much as the others' work, where most Gaussians are hidden.
+// A kernel's way through the visible blocks of the store. Their number is known on the device alone. A launch has a
+// bounded number of thread blocks, and each goes on until all visible blocks are done. With a thread block for each
+// block of the store, most would start only to end: on a drive of many Gaussians they would take longer than the work.
 #pragma once
 
 #include "blocks.h"
@@ -10,7 +10,7 @@
 namespace nurec::cuda {
 
 static_assert(THREADS == BLOCK_GAUSSIANS);
-constexpr int64_t BLOCKS_PER_MULTIPROCESSOR = 16;  // of threads
+constexpr int64_t BLOCKS_PER_MULTIPROCESSOR = 16;  // thread blocks of a bounded launch
 
 // Thread blocks for n Gaussians, where a block of the store has PARTS parts and a thread block takes one at a time.
 template <int PARTS = 1>

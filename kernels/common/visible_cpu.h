@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How drivers on the CPU go through the visible blocks of the store.
+// The way of drivers on the CPU through the visible blocks of the store.
 #pragma once
 
 #include "blocks.h"

@@ -58,7 +58,7 @@ def exposed_by(
 
 
 class Exposure(NamedTuple):
-    """How a camera maps the light of the scene at one time."""
+    """Exposure of a camera at one time."""
 
     log_gain: Tensor  # [3]
     offset: Tensor  # [3]
