@@ -137,7 +137,8 @@ Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, 
                   std::optional<Tensor> const& blocks) {
     ProjectParams p = checked_project(gaussians, view, sensor, grid, columns, features, blocks);
     add_bands(bands, p);
-    TORCH_CHECK_VALUE(!blocks || (in_place && p.is_camera), "blocks are given, but not for an image in_place");
+    TORCH_CHECK_VALUE(!blocks || (in_place && p.is_camera),
+                      "blocks are given, but only bounds of an image that stay in place know them: leave them out");
     TORCH_CHECK_VALUE(bands.empty() || in_place, "bands are given, but not asked for in_place");
     TORCH_CHECK_VALUE(p.is_camera || !shapes || (features && p.warp_tiles.first),
                       "shapes of a lidar hold what its rays read: they need features and bands");
@@ -204,7 +205,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, 
     TORCH_CHECK_VALUE(!in_place, "bounds are to stay in place, but only a GPU lists warp tiles: leave that out");
     TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists warp tiles: leave them out");
     TORCH_CHECK_VALUE(!features, "features are given, but only a GPU keeps what rays read: leave them out");
-    TORCH_CHECK_VALUE(!blocks, "blocks are given, but only a GPU passes others by: leave them out");
+    TORCH_CHECK_VALUE(!blocks, "blocks are given, but only a GPU passes hidden ones by: leave them out");
     TORCH_CHECK_VALUE(!occupied, "occupied is given, but only a GPU looks at it: leave it out");
     ProjectParams const p = checked_project(gaussians, view, sensor, grid, columns);
     cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of threads takes a block of Gaussians, and one view after another. The test is the projection's
-// first one. A second kernel, of one block of threads, lists the visible blocks.
+// A block of threads takes a block of Gaussians, and one view after another. The test is the projection's first one. A
+// second kernel, of one block of threads, lists the visible blocks.
 #include "../common/flat.cuh"
 #include "../math/activate.cuh"
 #include "visible_blocks.h"

@@ -102,7 +102,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         pool |= {k: v for k, v in zip(outputs, out, strict=True)} | {"ray_gradients": True}
         pool |= {f"d_{k}": torch.randn_like(v) for k, v in zip(outputs, out, strict=True)}
     if name == "project":
-        pool["features"] = None
+        pool |= {"features": None, "blocks": None}
     if name in ("rays", "project", "tile_lidar"):  # directions in the sensor's frame
         pool["directions"] = lidar_directions(view)
     if name == "rays":

@@ -48,6 +48,7 @@ from nurec_lite.geometry.camera import SHUTTERS
 from nurec_lite.geometry.se3 import quat_to_matrix
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.operators.shared import Grid, gaussian_args, packed_view
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.splat import project as reference
 from nurec_lite.splat.project import Projection
@@ -365,3 +366,15 @@ def test_only_a_gpu_tells_shapes() -> None:
     g = to_float32(make_gaussians(in_frustum(view, 5, 3, 8)))
     with pytest.raises(ValueError, match="only a GPU lists warp tiles"):
         native.project(g, view, plan=replace(native.CPU_PLAN, warp_tiles=True, tight_lists=True))
+
+
+def test_only_a_gpu_passes_blocks_by() -> None:
+    if drivers_of(torch.device("cpu")) != "cpu":
+        pytest.skip("over the emulation the CPU has the drivers of a GPU")
+    ops.load()
+    view = view_float32(make_camera_view(9, 7, 8.0))
+    g, none = to_float32(make_gaussians(in_frustum(view, 5, 3, 8))), torch.empty(0)
+    blocks = torch.tensor([1, 0], dtype=torch.int32)
+    arguments = gaussian_args(g), packed_view(view), 1, Grid(none, none), 1, []
+    with pytest.raises(ValueError, match="only a GPU passes hidden ones by: leave them out"):
+        torch.ops.nurec_lite.project(*arguments, blocks=blocks)

@@ -16,8 +16,8 @@ from test_backward_epilogue import arguments_of, looking
 from torch import Tensor
 from warp_tile_scenes import driven
 
-from nurec_lite.native.operators.project import project_to_tiles
-from nurec_lite.native.operators.shared import has_lens, packed_view
+from nurec_lite.native.operators.project import project_to_tiles, project_to_warp_tiles
+from nurec_lite.native.operators.shared import Grid, gaussian_args, has_lens, packed_view
 from nurec_lite.native.operators.visible_blocks import BLOCK, visible_blocks
 from nurec_lite.scene.gaussians import Gaussians, WorldGaussians, activate
 from nurec_lite.splat.views import CameraView
@@ -57,13 +57,15 @@ def ring(n: int, device: torch.device) -> Gaussians:
     return Gaussians(**{k: v.to(device) for k, v in vars(g).items()})
 
 
-def seen_by(g: Gaussians, view: CameraView) -> Tensor:
-    """[N] bool: whether the projection calls a Gaussian visible."""
+def placed(g: Gaussians) -> WorldGaussians:
     values = activate(g)
     given = {k: values[k].contiguous() for k in ("means", "quats", "scales", "opacities", "lidar")}
-    none = torch.zeros_like(g.means)
-    world = WorldGaussians(**given, sh=g.sh(), frames=given["quats"], velocities=none)
-    seen = project_to_tiles(world, view, None, 32).seen
+    return WorldGaussians(**given, sh=g.sh(), frames=given["quats"], velocities=torch.zeros_like(g.means))
+
+
+def seen_by(g: Gaussians, view: CameraView) -> Tensor:
+    """[N] bool: whether the projection calls a Gaussian visible."""
+    seen = project_to_tiles(placed(g), view, None, 32).seen
     assert seen is not None
     return seen.bool()
 
@@ -176,6 +178,37 @@ def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
         changes["views"] = args["views"][:1] * many
     with pytest.raises(ValueError, match=words):
         torch.ops.nurec_lite.visible_blocks(*(args | changes).values())
+
+
+# ---- the projection
+
+
+@pytest.mark.parametrize("depth_bits", [16, 32])
+@pytest.mark.parametrize("n", [1, 257, 9 * BLOCK + 7, 6000])
+@pytest.mark.parametrize("kind", CAMERAS)
+def test_a_projection_of_visible_blocks(kind: str, n: int, depth_bits: int, device: torch.device) -> None:
+    """It is that of all Gaussians; those of hidden blocks may be any."""
+    g, view = ring(n, device), cameras_of(kind, device)[0]
+    blocks = visible_blocks(g, n, [view])
+    plain = project_to_warp_tiles(placed(g), view, 1000, depth_bits, True)
+    hidden = ~flags_of(blocks).repeat_interleave(BLOCK)[:n]
+    g.means[hidden] = view.centre()  # where they would be seen
+    found = project_to_warp_tiles(placed(g), view, 1000, depth_bits, True, blocks)
+    assert found.count is not None and plain.count is not None and found.count.equal(plain.count)
+    index = plain.index[: int(plain.count)]
+    assert found.index[: int(found.count)].equal(index) and len(index) > 0 and (n < 2000 or len(index) < n)
+    for name in ("bounds", "shapes"):
+        assert getattr(found, name)[index].equal(getattr(plain, name)[index])
+    rows = ~hidden
+    assert found.seen is not None and plain.seen is not None and found.seen[rows].equal(plain.seen[rows])
+
+
+def test_a_projection_of_blocks_for_something_else_is_refused(device: torch.device) -> None:
+    g, view = ring(300, device), cameras_of("still camera", device)[0]
+    blocks, none = visible_blocks(g, 300, [view]), torch.empty(0, device=device)
+    arguments = gaussian_args(placed(g)), packed_view(view), 1, Grid(none, none), 1, []
+    with pytest.raises(ValueError, match="only bounds of an image that stay in place know them: leave them out"):
+        torch.ops.nurec_lite.project(*arguments, blocks=blocks)
 
 
 # ---- the backward epilogue
