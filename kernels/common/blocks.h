@@ -18,8 +18,7 @@ NUREC_FN int64_t blocks_of_store(int64_t n) {
 struct VisibleBlocks {
     int const* listed;  // [1 + blocks] how many they are, then their numbers, ascending; null: all blocks count
 
-    // Of the blocks of n Gaussians.
-    NUREC_FN int64_t count(int64_t n) const { return listed ? listed[0] : blocks_of_store(n); }
+    NUREC_FN int64_t count(int64_t n) const { return listed ? listed[0] : blocks_of_store(n); }  // in a store of n
     NUREC_FN int64_t block(int64_t k) const { return listed ? listed[1 + k] : k; }
     NUREC_FN int64_t first(int64_t k) const { return BLOCK_GAUSSIANS * block(k); }  // of the k-th block's Gaussians
 };

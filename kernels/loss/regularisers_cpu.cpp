@@ -25,7 +25,7 @@ void add(RegularisedGaussians const& in, int64_t i, Sums& sums) {
     for (int64_t k = 3 * i; k < 3 * i + 3; ++k) sums.scale += in.scales[k];
 }
 
-// Of the visible blocks number `begin` to `end`.
+// Returns the sums of some visible blocks: from the one of number `begin` on, before that of number `end`.
 Sums sums_of(RegularisedGaussians const& in, int64_t begin, int64_t end) {
     Sums sums;
     for (int64_t k = begin; k < end; ++k) {
