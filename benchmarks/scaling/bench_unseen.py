@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of Gaussians that a step does not see: steps of images with none, a million, and more of them far under the ground.
+"""Cost of Gaussians that a step does not see: steps with none, a million, and more of them far under the ground.
 
-    python benchmarks/scaling/bench_unseen.py '+recipe=realtime' '+opt=all' --out benchmarks/results/unseen_NAME.json
+    python benchmarks/scaling/bench_unseen.py '+recipe=realtime' '+opt=all' [--sweeps] --out benchmarks/results/unseen_NAME.json
 
 Arguments are those of nurec_lite.train. Every capture counts as a long drive here (nurec_lite/training/unseen.py), and nothing is
 relocated. `step_ms` is the mean of the steps, by the host's clock around all of them; `ms_a_million` is the slope of a line through the
@@ -74,7 +74,9 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
         raise UserError(
             "--unseen needs two different numbers or more, none below 0: the cost is the slope of a line through them"
         )
-    config = replace(config, train=replace(config.train, lidar_rays=0), density=replace(config.density, every=10**9))
+    rays = config.train.lidar_rays if args.sweeps else 0
+    train = replace(config.train, lidar_rays=rays, lidar_every=1)
+    config = replace(config, train=train, density=replace(config.density, every=10**9))
     rows = []
     for n in args.unseen:
         with every_drive_is_long():
@@ -83,6 +85,7 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
     slope = float(np.polyfit([row["unseen"] for row in rows], [row["step_ms"] for row in rows], 1)[0])
     return conditions_on("scaling/bench_unseen", config, choose_device(config.device), args) | {
         "steps": args.steps,
+        "sweeps": args.sweeps,
         "rows": rows,
         "ms_a_million": 1e6 * slope,
     }
@@ -97,6 +100,7 @@ def main(arguments: list[str]) -> None:
         default=[0, 1_000_000, 2_000_000, 4_000_000],
         help="numbers of unseen Gaussians",
     )
+    parser.add_argument("--sweeps", action="store_true", help="a step has a sweep, too")
     parser.add_argument("--steps", type=positive, default=400, help="measured steps of each number")
     parser.add_argument("--warmup", type=int, default=100, help="steps before them")
     print(f"{reported(parser, arguments, bench)['ms_a_million']:.4f} ms a million unseen Gaussians")

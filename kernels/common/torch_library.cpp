@@ -184,14 +184,15 @@ TORCH_LIBRARY(nurec_lite, m) {
     // Distances [q, k] of queries [q, 3] from their nearest points of [n, 3], ascending, and numbers [q, k] of the
     // points.
     m.def("find_nearest(Tensor queries, Tensor points, int k) -> (Tensor distances, Tensor numbers)");
-    // Blocks of 256 Gaussians of the store with one that a camera may see; the first `still` Gaussians do not move.
-    // `lenses`: views with a lens of their own. [1 + blocks] int32: how many they are, then their numbers, ascending.
-    // The rest is not written.
+    // Blocks of 256 Gaussians of the store with one that a view may see; the first `still` Gaussians do not move.
+    // `sensors`: 0 a lidar, 1 a camera, 2 a camera with a lens of its own. `edges`, `columns` and `occupied` are those
+    // of the lidars, in their order: their cells, and the tables of occupied_cells. [1 + blocks] int32: how many they
+    // are, then their numbers, ascending. The rest is not written.
     m.def(
-        "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, int still, Tensor[] views, "
-        "bool[] lenses) -> Tensor");
+        "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, int still, "
+        "Tensor[] views, int[] sensors, Tensor[] edges, int[] columns, Tensor[] occupied) -> Tensor");
     // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
-    // without dependents is empty. Out of `blocks`, the camera's opacities are 0, and nothing else is written.
+    // without dependents is empty. Out of `blocks`, opacities are 0, and nothing else is written.
     m.def(
         "activate(Tensor quats, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, Tensor? blocks=None) "
         "-> (Tensor unit, Tensor scales, Tensor opacities, Tensor lidar, Tensor lidar_opacities)");

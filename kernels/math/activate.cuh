@@ -8,6 +8,8 @@
 
 namespace nurec {
 
+constexpr int LIDAR_VALUES = 2;  // that a lidar's ray blends: the first columns of its logits
+
 template <class T>
 NUREC_FN T sigmoid(T a) {
     return 1 / (1 + exp(-a));

@@ -25,7 +25,7 @@ struct ProjectParams {
     float const* features = nullptr;          // [N, 2] of a lidar, if its shapes are wanted
     WarpTiles warp_tiles = {};                // of a lidar, if its candidates are wanted; their rays do not matter
     Lens<float> const* lens = nullptr;        // of a camera with a lens that CameraModel does not have
-    VisibleBlocks blocks = {nullptr};         // of a camera; nothing is written of Gaussians of others
+    VisibleBlocks blocks = {nullptr};         // nothing is written of Gaussians of others
 };
 
 // Size of an Outline (math/outline.cuh), or of a row of a lidar's rays (../raster_warps/blend).

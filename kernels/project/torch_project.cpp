@@ -5,6 +5,7 @@
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
 #include "../common/torch_site.h"
+#include "../math/activate.cuh"
 #include "project.h"
 #include "torch_warp_tiles.h"
 #include "visible_blocks.h"
@@ -18,12 +19,16 @@ using Projected =
 
 enum SensorKind : int64_t { LIDAR = 0, CAMERA = 1, CAMERA_WITH_LENS = 2 };
 
+void check_sensor_kind(int64_t sensor) {
+    TORCH_CHECK_VALUE(sensor >= LIDAR && sensor <= CAMERA_WITH_LENS, "sensor is ", sensor,
+                      ", but must be 0, a lidar, 1, a camera, or 2, a camera with a lens of its own");
+}
+
 // features: of a lidar, if its shapes are wanted.
 ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, int64_t sensor, at::TensorList grid,
                               int64_t columns, std::optional<at::Tensor> const& features = {},
                               std::optional<at::Tensor> const& blocks = {}) {
-    TORCH_CHECK_VALUE(sensor >= LIDAR && sensor <= CAMERA_WITH_LENS, "sensor is ", sensor,
-                      ", but must be 0, a lidar, 1, a camera, or 2, a camera with a lens of its own");
+    check_sensor_kind(sensor);
     bool const is_camera = sensor != LIDAR;
     GaussianTensors const g = gaussians_of(gaussians, view);
     check_gaussians(g);
@@ -55,36 +60,71 @@ Tensor occupied_cells(at::TensorList grid, int64_t columns) {
     return table;
 }
 
-// Each view is a row of numbers; `lenses`: whether it has a lens of its own.
-cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits, int64_t still,
-                             at::TensorList views, c10::List<bool> const& lenses) {
-    auto const device = means.device();
-    check_tensor(means, "means", at::kFloat, {-1, 3}, device);
-    int64_t const n = means.size(0), v = int64_t(views.size());
-    check_tensor(log_scales, "log_scales", at::kFloat, {n, 3}, device);
-    check_tensor(opacity_logits, "opacity_logits", at::kFloat, {n}, device);
-    TORCH_CHECK_VALUE(still >= 0 && still <= n, "still is ", still, ", but must be 0 to ", n, ", the Gaussians");
-    check_count(v, "number of views", cuda::MAX_BLOCK_VIEWS);
-    TORCH_CHECK_VALUE(int64_t(lenses.size()) == v, "lenses has ", lenses.size(), " values, but there are ", v,
-                      " views");
-    cuda::BlockScene found = {n,
-                              still,
-                              means.const_data_ptr<float>(),
-                              log_scales.const_data_ptr<float>(),
-                              opacity_logits.const_data_ptr<float>(),
-                              v,
-                              {}};
-    for (std::size_t k = 0; k < views.size(); ++k) {
-        check_tensor(views[k], "a row of views", at::kFloat, {VIEW_NUMBERS}, device);
-        check_sensor(views[k], true);
-        found.view[k] = {row_of(views[k]), lenses[k]};
+// Cells of the lidars among the views, in their order, and the tables of those that hold rays.
+struct LidarCells {
+    at::TensorList edges, occupied;
+    at::IntArrayRef columns;
+    std::size_t used = 0;
+
+    Cells next(at::Device device, int const*& table) {
+        TORCH_CHECK_VALUE(used < edges.size() && used < columns.size() && used < occupied.size(),
+                          "edges, columns and occupied have ", edges.size(), ", ", columns.size(), " and ",
+                          occupied.size(), " items, but each needs one for each lidar");
+        Tensor const &own = edges[used], &there = occupied[used];
+        check_tensor(own, "edges", at::kFloat, {-1}, device);
+        check_count(columns[used], "columns", MAX_SIDE);
+        Cells const found = {own.const_data_ptr<float>(), own.size(0) + 1, columns[used++], nullptr, 0};
+        check_tensor(there, "occupied", at::kInt, {found.bands + 1, 3 * found.columns + 1}, device);
+        table = there.const_data_ptr<int>();
+        return found;
     }
+};
+
+cuda::BlockView block_view(Tensor const& row, int64_t sensor, LidarCells& cells) {
+    check_sensor_kind(sensor);
+    check_tensor(row, "a row of views", at::kFloat, {VIEW_NUMBERS}, row.device());
+    check_sensor(row, sensor != LIDAR);
+    cuda::BlockView found = {row_of(row), sensor == CAMERA_WITH_LENS, nullptr, {}};
+    if (sensor == LIDAR) found.cells = cells.next(row.device(), found.occupied);
     return found;
 }
 
-Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits, int64_t still,
-                      at::TensorList views, c10::List<bool> const& lenses) {
-    cuda::BlockScene const in = block_scene(means, log_scales, opacity_logits, still, views, lenses);
+// Without views.
+cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
+                             Tensor const& lidar_logits, int64_t still) {
+    auto const device = means.device();
+    check_tensor(means, "means", at::kFloat, {-1, 3}, device);
+    int64_t const n = means.size(0);
+    check_tensor(log_scales, "log_scales", at::kFloat, {n, 3}, device);
+    check_tensor(opacity_logits, "opacity_logits", at::kFloat, {n}, device);
+    check_tensor(lidar_logits, "lidar_logits", at::kFloat, {n, -1}, device);
+    TORCH_CHECK_VALUE(still >= 0 && still <= n, "still is ", still, ", but must be 0 to ", n, ", the Gaussians");
+    int64_t const columns = lidar_logits.size(1);
+    return {n,
+            still,
+            means.const_data_ptr<float>(),
+            log_scales.const_data_ptr<float>(),
+            opacity_logits.const_data_ptr<float>(),
+            columns > LIDAR_VALUES ? lidar_logits.const_data_ptr<float>() + LIDAR_VALUES : nullptr,
+            columns,
+            0,
+            {}};
+}
+
+Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
+                      Tensor const& lidar_logits, int64_t still, at::TensorList views, at::IntArrayRef sensors,
+                      at::TensorList edges, at::IntArrayRef columns, at::TensorList occupied) {
+    cuda::BlockScene in = block_scene(means, log_scales, opacity_logits, lidar_logits, still);
+    in.views = int64_t(views.size());
+    check_count(in.views, "number of views", cuda::MAX_BLOCK_VIEWS);
+    TORCH_CHECK_VALUE(sensors.size() == views.size(), "sensors has ", sensors.size(), " values, but there are ",
+                      views.size(), " views");
+    LidarCells cells = {edges, occupied, columns};
+    for (std::size_t k = 0; k < views.size(); ++k) {
+        TORCH_CHECK_VALUE(views[k].device() == means.device(), "a row of views is on ", views[k].device(),
+                          ", but means are on ", means.device());
+        in.view[k] = block_view(views[k], sensors[k], cells);
+    }
     Site site(means.device());
     Tensor const listed = site.empty({1 + blocks_of_store(in.n)}, at::kInt);
     cuda::visible_blocks(in, listed.mutable_data_ptr<int>(), site.queue());
@@ -137,8 +177,8 @@ Projected project(at::TensorList gaussians, Tensor const& view, int64_t sensor, 
                   std::optional<Tensor> const& blocks) {
     ProjectParams p = checked_project(gaussians, view, sensor, grid, columns, features, blocks);
     add_bands(bands, p);
-    TORCH_CHECK_VALUE(!blocks || (in_place && p.is_camera),
-                      "blocks are given, but only bounds of an image that stay in place know them: leave them out");
+    TORCH_CHECK_VALUE(!blocks || in_place,
+                      "blocks are given, but only results that stay in place know them: leave them out");
     TORCH_CHECK_VALUE(bands.empty() || in_place, "bands are given, but not asked for in_place");
     TORCH_CHECK_VALUE(p.is_camera || !shapes || (features && p.warp_tiles.first),
                       "shapes of a lidar hold what its rays read: they need features and bands");

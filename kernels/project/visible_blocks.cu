@@ -13,32 +13,51 @@ static_assert(THREADS == BLOCK_GAUSSIANS);
 
 struct Extent {  // of a Gaussian in the world
     Vec3<float> mean, s;
-    float reach;  // 0: too transparent to be seen
+    float reach, lidar_reach;  // 0: too transparent to be seen
 };
 
+template <bool SWEEPS>
 __device__ Extent extent_of(BlockScene const& in, int64_t i) {
     Vec3<float> const s = load3(in.log_scales, i);
-    return {load3(in.means, i), {exp(s.x), exp(s.y), exp(s.z)}, reach_of(sigmoid(in.opacity_logits[i]))};
+    float const reach = reach_of(sigmoid(in.opacity_logits[i]));
+    bool const own = SWEEPS && in.lidar_logits;
+    float const by_lidar = own ? reach_of(sigmoid(in.lidar_logits[in.columns * i])) : reach;
+    return {load3(in.means, i), {exp(s.x), exp(s.y), exp(s.z)}, reach, by_lidar};
 }
 
-__device__ bool sees(ViewRow<float> const& row, bool has_lens, Extent const& g) {
-    ProjectParams const none = {};  // a camera's test reads nothing of it
+template <bool SWEEPS>
+__device__ bool sees(ViewRow<float> const& row, BlockView const& by, Extent const& g) {
+    ProjectParams p = {};
     Vec3<float> const mean = g.mean - row.centre, still = {0, 0, 0};
-    if (has_lens) return may_see<true>(none, row.view, nullptr, mean, g.s, still, g.reach, row.lens);
-    return may_see<true>(none, row.view, nullptr, mean, g.s, still, g.reach, OwnLens());
+    if (SWEEPS && by.occupied) {
+        p.cells = by.cells;
+        return g.lidar_reach > 0 &&
+               may_see<false>(p, row.view, by.occupied, mean, g.s, still, g.lidar_reach, OwnLens());
+    }
+    if (!(g.reach > 0)) return false;
+    if (by.has_lens) return may_see<true>(p, row.view, nullptr, mean, g.s, still, g.reach, row.lens);
+    return may_see<true>(p, row.view, nullptr, mean, g.s, still, g.reach, OwnLens());
 }
 
+// SWEEPS: some view may be a lidar's.
+template <bool SWEEPS>
 __global__ void __launch_bounds__(THREADS) mark_visible_blocks_kernel(BlockScene in, uint8_t* visible) {
     __shared__ ViewRow<float> row;
     int64_t const i = first_row() + threadIdx.x;
     bool some = smaller(first_row() + THREADS, in.n) > in.still;  // the times of the views place those that move
-    Extent const g = some || i >= in.n ? Extent{} : extent_of(in, i);
+    Extent const g = some || i >= in.n ? Extent{} : extent_of<SWEEPS>(in, i);
     for (int64_t v = 0; !some && v < in.views; ++v) {
         copy_numbers(row, in.view[v].row);
         __syncthreads();
-        some = __syncthreads_or(g.reach > 0 && sees(row, in.view[v].has_lens, g));
+        some = __syncthreads_or(sees<SWEEPS>(row, in.view[v], g));
     }
     if (threadIdx.x == 0) visible[blockIdx.x] = some;
+}
+
+bool has_sweeps(BlockScene const& in) {
+    for (int64_t v = 0; v < in.views; ++v)
+        if (in.view[v].occupied) return true;
+    return false;
 }
 
 constexpr int LIST_THREADS = 1024, FLAGS = 16;  // that a thread reads at once
@@ -77,7 +96,8 @@ __global__ void __launch_bounds__(LIST_THREADS)
 void visible_blocks(BlockScene const& in, int* listed, Queue const& queue) {
     int64_t const n = blocks_of_store(in.n);
     auto* const visible = queue.memory.array<uint8_t>((n + FLAGS - 1) / FLAGS * FLAGS);
-    if (n) mark_visible_blocks_kernel<<<unsigned(n), THREADS, 0, queue.stream>>>(in, visible);
+    auto* const mark = has_sweeps(in) ? mark_visible_blocks_kernel<true> : mark_visible_blocks_kernel<false>;
+    if (n) mark<<<unsigned(n), THREADS, 0, queue.stream>>>(in, visible);
     launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed);
 }
 

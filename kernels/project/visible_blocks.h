@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of the store with a Gaussian that an image of the step may see: found from stored parameters, before anything
+// Blocks of the store with a Gaussian that a view of the step may see: found from stored parameters, before anything
 // else is made of them. On CUDA alone.
 #pragma once
 
 #include "../common/blocks.h"
+#include "../common/cells.h"
 #include "../common/device.h"
 #include "../math/view_row.cuh"
 
@@ -11,9 +12,11 @@ namespace nurec::cuda {
 
 constexpr int MAX_BLOCK_VIEWS = 16;
 
-struct BlockView {  // of a camera
+struct BlockView {
     ViewRow<float> const* row;
-    bool has_lens;  // one of math/lens.cuh
+    bool has_lens;        // of a camera: one of math/lens.cuh
+    int const* occupied;  // of a lidar: summed-area table of the cells that hold rays (project.h); null: a camera
+    Cells cells;          // of a lidar, without rays
 };
 
 struct BlockScene {
@@ -21,7 +24,8 @@ struct BlockScene {
     float const* means;           // [N, 3] metres
     float const* log_scales;      // [N, 3]
     float const* opacity_logits;  // [N] of cameras
-    int64_t views;
+    float const* lidar_logits;    // [N] of lidars, `columns` apart; null: they have the opacity of cameras
+    int64_t columns, views;
     BlockView view[MAX_BLOCK_VIEWS];
 };
 

@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(THREADS) activate_gaussians_backward_kernel(Ac
 
 void activate(StoredGaussians const& in, Activations const& out, Queue const& queue) {
     if (!in.n) return;
-    if (in.blocks.listed) cudaMemsetAsync(out.opacities, 0, sizeof(float) * std::size_t(in.n), queue.stream);
+    for (float* const hidden : {out.opacities, out.lidar_opacities})
+        if (in.blocks.listed && hidden) cudaMemsetAsync(hidden, 0, sizeof(float) * std::size_t(in.n), queue.stream);
     auto* const kernel = in.columns == LIDAR_VALUES ? activate_gaussians_kernel<LIDAR_VALUES>
                                                     : activate_gaussians_kernel<LIDAR_VALUES + 1>;
     kernel<<<blocks_for(in.blocks, in.n), THREADS, 0, queue.stream>>>(in, out);

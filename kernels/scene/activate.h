@@ -10,15 +10,13 @@
 
 namespace nurec {
 
-constexpr int LIDAR_VALUES = 2;  // that a lidar's ray blends
-
 struct StoredGaussians {
     int64_t n, columns;           // N, C
     float const* quats;           // [N, 4] any length
     float const* log_scales;      // [N, 3]
     float const* opacity_logits;  // [N]
     float const* lidar_logits;    // [N, C]
-    VisibleBlocks blocks;         // of the others only the camera's opacities are written: 0
+    VisibleBlocks blocks;         // of the others only opacities are written: 0
 };
 
 struct Activations {

@@ -8,7 +8,8 @@
 namespace nurec::cpu {
 
 void activate(StoredGaussians const& in, Activations const& out) {
-    if (in.blocks.listed) std::fill_n(out.opacities, in.n, 0.f);
+    for (float* const hidden : {out.opacities, out.lidar_opacities})
+        if (in.blocks.listed && hidden) std::fill_n(hidden, in.n, 0.f);
     for_visible_gaussians(in.blocks, in.n, [&](int64_t i) {
         store_quat(out.quats, i, normalized(load_quat(in.quats, i)));
         out.opacities[i] = sigmoid(in.opacity_logits[i]);

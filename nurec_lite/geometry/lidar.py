@@ -15,6 +15,7 @@ from nurec_lite.base.converted_fields import convert_fields
 
 CELL_BEAMS = 4
 CELL_STEPS = 4
+_BESIDE = math.radians(0.5)  # that a ray may point beside its beam and lie in the same band
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +64,16 @@ class Lidar:
         beams: int = CELL_BEAMS,
         steps: int = CELL_STEPS,
         device: torch.device | str = "cpu",
+        closed: bool = False,  # with a band below all beams and one above, where rays are rare
     ) -> "Cells":
         """The grid that groups this lidar's rays: of a full sweep, beams x steps in a cell. Made once and kept."""
         elevations = self.elevations.sort().values
         above = elevations[beams::beams]
         below = elevations[beams - 1 :: beams][: len(above)]
-        return Cells((0.5 * (above + below)).to(device, torch.float32), max(1, self.azimuth_steps // steps))
+        edges = 0.5 * (above + below)
+        if closed:
+            edges = torch.cat([elevations[:1] - _BESIDE, edges, elevations[-1:] + _BESIDE])
+        return Cells(edges.to(device, torch.float32), max(1, self.azimuth_steps // steps))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def project(
 ) -> Projection:
     """Returns the bounds of all Gaussians that may reach a ray of the view."""
     if plan.warp_tiles:
-        blocks = deferred_backward.blocks_of(gaussians) if isinstance(view, CameraView) else None
+        blocks = deferred_backward.blocks_of(gaussians)
         return project_to_warp_tiles(gaussians, view, capacity, plan.depth_bits, plan.tight_lists, blocks)
     return project_to_tiles(gaussians, view, capacity, plan.depth_bits)
 

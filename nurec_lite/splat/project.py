@@ -115,7 +115,7 @@ def _in_round_cone(local: Tensor, radii: Tensor, camera: Camera) -> Tensor:
 
 def _near_rays(local: Tensor, radii: Tensor, view: LidarView) -> Tensor:
     """Whether a sphere, seen from the sensor, touches a cell that holds a ray: counted with a summed-area table over the cells."""
-    cells = view.lidar.cells()
+    cells = view.lidar.cells(closed=True)
     n = cells.columns
     table = _summed_area(torch.bincount(cells.of(view.directions), minlength=len(cells)).view(-1, n) > 0)
     azimuth, elevation = azimuth_elevation(local).unbind(-1)

@@ -23,12 +23,14 @@ def test_added_gaussians_come_first_and_lie_deep() -> None:
     assert state.optimizer.param_groups[0]["params"][0] is g.means
 
 
-def test_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main([*TINY, "--unseen", "0", "300", "--steps", "2", "--warmup", "1", "--out", str(tmp_path / "out.json")])
+@pytest.mark.parametrize("more", [[], ["--sweeps"]])
+def test_it_runs(more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*TINY, *more, "--unseen", "0", "300", "--steps", "2", "--warmup", "1", "--out", str(tmp_path / "out.json")])
     found = json.loads((tmp_path / "out.json").read_text())
     assert [row["unseen"] for row in found["rows"]] == [0, 300] and all(row["step_ms"] > 0 for row in found["rows"])
     assert found["rows"][1]["gaussians"] == found["rows"][0]["gaussians"] + 300
     slope = (found["rows"][1]["step_ms"] - found["rows"][0]["step_ms"]) / 300
+    assert found["sweeps"] == bool(more)
     assert found["ms_a_million"] == pytest.approx(1e6 * slope)
     assert f"{found['ms_a_million']:.4f} ms a million" in capsys.readouterr().out
 

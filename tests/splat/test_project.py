@@ -326,6 +326,22 @@ def test_some_rays_get_what_they_get_within_a_sweep(subset: str, motion: Motion)
         torch.testing.assert_close(getattr(some, name), getattr(everything, name)[chosen], atol=1e-12, rtol=1e-12)
 
 
+@pytest.mark.parametrize("motion", [STILL, LIDAR_MOTION], ids=["still", "turning"])
+def test_a_sweep_drops_what_lies_above_and_below_its_rays(motion: Motion) -> None:
+    """A ray far beside the beams is met all the same."""
+    view = make_lidar_view(make_lidar(12, 160), motion)
+    up_and_down = torch.where(torch.arange(200) % 2 == 0, 1.2, -1.3).double()
+    g = make_gaussians(10 * spherical(uniform(-3, 3, 200), up_and_down), scales=(0.02, 0.3), speed=3.0)
+    assert len(project(g, view).index) == 0
+    k = len(view.directions) // 3
+    directions = view.directions.clone()
+    directions[k] = (g.means[0] - view.centre()) @ POSE[:3, :3] / 10
+    beside = replace(view, directions=directions)
+    assert 0 in project(g, beside).index
+    opacity = render_lidar(g, beside, tile(project(g, beside), beside)).opacity
+    assert opacity.nonzero().flatten().tolist() == [k]
+
+
 @pytest.mark.parametrize("motion", [STILL, LIDAR_MOTION, Motion((2.0, 2.0, 2.0))], ids=["still", "turning", "fast"])
 @pytest.mark.parametrize("sensor", ["camera", "lidar", "narrow lidar", "lidar that looks up"])
 def test_what_is_dropped_early_meets_no_ray(sensor: str, motion: Motion, monkeypatch: pytest.MonkeyPatch) -> None:

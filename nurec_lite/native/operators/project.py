@@ -7,7 +7,7 @@ Letters: N Gaussians, V of them visible.
 import torch
 from torch import Tensor
 
-from nurec_lite.native.operators.shared import Grid, gaussian_args, grid_args, has_lens, packed_view
+from nurec_lite.native.operators.shared import Grid, gaussian_args, has_lens, packed_view, visibility_grid
 from nurec_lite.native.operators.warp_tiles import WarpTiles, band_args, sweep_warp_tiles
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.project import Projection
@@ -39,8 +39,7 @@ def project_to_warp_tiles(
     capacity: int | None,
     depth_bits: int,
     tight_lists: bool,  # candidates are tested against rays
-    blocks: Tensor
-    | None = None,  # [1 + blocks] int32 as by visible_blocks, for a camera: others are passed by; None: all count
+    blocks: Tensor | None = None,  # [1 + blocks] int32 as by visible_blocks: others are passed by; None: all count
 ) -> Projection:
     """Returns bounds in place for a camera, and candidate warp tiles for a lidar; the capacity acts as above. On CUDA alone."""
     made = sweep_warp_tiles(view) if isinstance(view, LidarView) else None
@@ -61,7 +60,7 @@ def _projected(
     tight_lists: bool = False,
     blocks: Tensor | None = None,
 ) -> list[Tensor]:
-    grid, columns = grid_args(view, gaussians.means.device)
+    grid, columns = visibility_grid(view, gaussians.means.device)
     known = view.ray_groups.occupied if isinstance(view, LidarView) and view.ray_groups else None
     found: list[Tensor] = torch.ops.nurec_lite.project(
         gaussian_args(gaussians), packed_view(view), sensor_kind(view), grid, columns,

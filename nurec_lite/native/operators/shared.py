@@ -87,10 +87,15 @@ def packed_view(view: CameraView | LidarView) -> Tensor:
     return view.row
 
 
-def grid_args(view: CameraView | LidarView, device: torch.device, *size: int) -> tuple[Grid, int]:
-    """Returns a lidar's cells and their number of columns; for a camera, none."""
-    cells = view.lidar.cells(*size, device=device) if isinstance(view, LidarView) else _NO_CELLS
+def grid_args(view: CameraView | LidarView, device: torch.device, *size: int, closed: bool = False) -> tuple[Grid, int]:
+    """Returns a lidar's cells, as Lidar.cells takes the rest, and their number of columns; for a camera, none."""
+    cells = view.lidar.cells(*size, device=device, closed=closed) if isinstance(view, LidarView) else _NO_CELLS
     return Grid(lidar_directions(view), cells.edges), cells.columns
+
+
+def visibility_grid(view: CameraView | LidarView, device: torch.device) -> tuple[Grid, int]:
+    """Returns the cells that the projection tests Gaussians with; for a camera, none."""
+    return grid_args(view, device, closed=True)
 
 
 def lidar_directions(view: CameraView | LidarView) -> Tensor:

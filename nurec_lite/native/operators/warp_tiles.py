@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nurec_lite.native.operators.shared import Grid, grid_args
+from nurec_lite.native.operators.shared import Grid, visibility_grid
 from nurec_lite.splat.views import LidarView, RayGroups
 
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a warp tile
@@ -68,8 +68,15 @@ def band_args(tiles: WarpTiles, grid: Grid) -> BandTiles:
     return BandTiles(tiles.first, tiles.bins, tiles.heights, grid.directions, grid.edges)
 
 
+def occupied_cells(view: LidarView) -> Tensor:
+    """Returns the table of cells that hold rays as RayGroups has it; makes it where the view has none."""
+    if view.ray_groups is not None:
+        return view.ray_groups.occupied
+    found: Tensor = torch.ops.nurec_lite.occupied_cells(*visibility_grid(view, view.directions.device))
+    return found
+
+
 def group_rays(view: LidarView) -> LidarView:
     """Returns the view with groups of its rays, for a view that is listed many times."""
     rays, first, bins, heights = torch.ops.nurec_lite.group_sweep_rays(band_grid(view))
-    occupied = torch.ops.nurec_lite.occupied_cells(*grid_args(view, view.directions.device))
-    return replace(view, ray_groups=RayGroups(rays, first, bins, heights, occupied))
+    return replace(view, ray_groups=RayGroups(rays, first, bins, heights, occupied_cells(view)))

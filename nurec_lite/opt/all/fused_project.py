@@ -5,9 +5,9 @@ Idea: the gradient of a Gaussian from rays is 16 sums a view. Each view turned t
 Gaussians, zeros for unseen ones; autograd added these up, view by view, and joined static and moving Gaussians. Here a view only zeroes
 and fills the rows of visible Gaussians, and one kernel turns the rows of all views into gradients, each written once. With
 fused_activate it goes on to the stored parameters and adds the gradients of regularisers and colours on the way. On a long drive it
-leaves those of unseen Gaussians out, so that no pass after it has to. Where the update is sparse, too (fused_adam), a step without a
-sweep first finds the blocks of 256 neighbours in the store that an image may see. Activation, colours, regularisers, epilogue, update and
-noise pass the others by. If poses are corrected, the same kernel sums the six numbers of a view's pose gradient.
+leaves those of unseen Gaussians out, so that no pass after it has to. Where the update is sparse, too (fused_adam), a step first finds the
+blocks of 256 neighbours in the store that an image or a sweep may see. Activation, colours, regularisers, epilogue, update and noise pass
+the others by. If poses are corrected, the same kernel sums the six numbers of a view's pose gradient.
 Source: none that we know of. Formulas: kernels/math/moments.cuh.
 Gain, code before and after, limits: docs/options/fused_project.md.
 Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view has an epilogue of
@@ -32,7 +32,7 @@ from nurec_lite.opt.all import fused_activate
 from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stage_protocols import Regularisers, UpdateState
 from nurec_lite.training.stages import AnyView, Gather, Learn, Stages, without_gpu
@@ -64,18 +64,18 @@ class OnePass:
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
             # of several ranks, others may see a Gaussian
             seen_only = is_long(state) and stages.ranks == 1
-            by_blocks = seen_only and self._passes_blocks_by(stages, state, shots)
+            by_blocks = seen_only and self._passes_blocks_by(stages, state)
             with self.learning(seen_only, state if by_blocks else None):
                 return inner(stages, state, shots)
 
         return learn
 
-    def _passes_blocks_by(self, stages: Stages, state: TrainState, shots: Shots) -> bool:
-        """Returns whether all kernels of a step leave blocks alone that no view sees. A sweep looks all around, so its step sees all."""
+    def _passes_blocks_by(self, stages: Stages, state: TrainState) -> bool:
+        """Returns whether all kernels of a step leave blocks alone that no view sees."""
         update, plan = stages.update.optimize, stages.plan
         sparse = isinstance(update, FusedAdam) and update.is_sparse(state)
         in_kernels = plan is not None and (plan.fused_colour or plan.rank1_sh is not None)  # colours: torch reads all
-        return self._stored and sparse and in_kernels and not shots.sweeps
+        return self._stored and sparse and in_kernels
 
     def regularisers(self, inner: Regularisers) -> Regularisers:
         def regularisers(opacities: Tensor, lidar_opacities: Tensor, scales: Tensor) -> dict[str, Tensor]:
@@ -145,9 +145,8 @@ class OnePass:
     def _find_blocks(self, scene: Scene, views: Sequence[AnyView]) -> Tensor | None:
         if self._state is None:
             return None
-        cameras = [view for view in views if isinstance(view, CameraView)]
         with span("visible_blocks"):
-            blocks = visible_blocks(scene.gaussians, self._collect.still(scene), cameras)
+            blocks = visible_blocks(scene.gaussians, self._collect.still(scene), views)
         self._state.visible_blocks = blocks
         return blocks
 
