@@ -186,11 +186,14 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def("find_nearest(Tensor queries, Tensor points, int k) -> (Tensor distances, Tensor numbers)");
     // Blocks of 256 Gaussians of the store with one that a view may see; the first `still` Gaussians do not move.
     // `sensors`: 0 a lidar, 1 a camera, 2 a camera with a lens of its own. `edges`, `columns` and `occupied` are those
-    // of the lidars, in their order: their cells, and the tables of occupied_cells. [1 + blocks] int32: how many they
-    // are, then their numbers, ascending. The rest is not written.
+    // of the lidars, in their order: their cells, and the tables of occupied_cells. `spheres` [blocks, 4]: centre and
+    // radius about the Gaussians of a block, below 0 if none is known; a call reads only blocks whose sphere a view may
+    // see, and stores those of hidden blocks. Whoever changes Gaussians of hidden blocks sets them to -1. [1 + blocks]
+    // int32: how many blocks are visible, then their numbers, ascending. The rest is not written.
     m.def(
-        "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, int still, "
-        "Tensor[] views, int[] sensors, Tensor[] edges, int[] columns, Tensor[] occupied) -> Tensor");
+        "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, "
+        "Tensor(a!) spheres, int still, Tensor[] views, int[] sensors, Tensor[] edges, int[] columns, "
+        "Tensor[] occupied) -> Tensor");
     // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
     // without dependents is empty. Out of `blocks`, opacities are 0, and nothing else is written.
     m.def(

@@ -91,13 +91,14 @@ cuda::BlockView block_view(Tensor const& row, int64_t sensor, LidarCells& cells)
 
 // Without views.
 cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
-                             Tensor const& lidar_logits, int64_t still) {
+                             Tensor const& lidar_logits, Tensor const& spheres, int64_t still) {
     auto const device = means.device();
     check_tensor(means, "means", at::kFloat, {-1, 3}, device);
     int64_t const n = means.size(0);
     check_tensor(log_scales, "log_scales", at::kFloat, {n, 3}, device);
     check_tensor(opacity_logits, "opacity_logits", at::kFloat, {n}, device);
     check_tensor(lidar_logits, "lidar_logits", at::kFloat, {n, -1}, device);
+    check_tensor(spheres, "spheres", at::kFloat, {blocks_of_store(n), 4}, device);
     TORCH_CHECK_VALUE(still >= 0 && still <= n, "still is ", still, ", but must be 0 to ", n, ", the Gaussians");
     int64_t const columns = lidar_logits.size(1);
     return {n,
@@ -106,15 +107,16 @@ cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tens
             log_scales.const_data_ptr<float>(),
             opacity_logits.const_data_ptr<float>(),
             columns > LIDAR_VALUES ? lidar_logits.const_data_ptr<float>() + LIDAR_VALUES : nullptr,
+            reinterpret_cast<float4*>(spheres.mutable_data_ptr<float>()),
             columns,
             0,
             {}};
 }
 
 Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
-                      Tensor const& lidar_logits, int64_t still, at::TensorList views, at::IntArrayRef sensors,
-                      at::TensorList edges, at::IntArrayRef columns, at::TensorList occupied) {
-    cuda::BlockScene in = block_scene(means, log_scales, opacity_logits, lidar_logits, still);
+                      Tensor const& lidar_logits, Tensor const& spheres, int64_t still, at::TensorList views,
+                      at::IntArrayRef sensors, at::TensorList edges, at::IntArrayRef columns, at::TensorList occupied) {
+    cuda::BlockScene in = block_scene(means, log_scales, opacity_logits, lidar_logits, spheres, still);
     in.views = int64_t(views.size());
     check_count(in.views, "number of views", cuda::MAX_BLOCK_VIEWS);
     TORCH_CHECK_VALUE(sensors.size() == views.size(), "sensors has ", sensors.size(), " values, but there are ",

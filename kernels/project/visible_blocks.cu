@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of threads takes a block of Gaussians, and one view after another. The test is the projection's first one. A
-// second kernel, of one block of threads, lists the visible blocks.
+// The test is the projection's first one: a sphere against the cone of a camera, or against the cells of a lidar that
+// hold rays. A first kernel tests the spheres of hidden blocks, a thread each. A second one reads the Gaussians of the
+// others, a block of threads each. After either, a kernel of one block of threads lists what it found.
+#include <cfloat>
+
 #include "../common/flat.cuh"
+#include "../common/visible.cuh"
 #include "../math/activate.cuh"
 #include "visible_blocks.h"
 #include "visibility.cuh"
@@ -9,19 +13,19 @@
 namespace nurec::cuda {
 namespace {
 
-static_assert(THREADS == BLOCK_GAUSSIANS);
+constexpr int WARPS = THREADS / 32;
+constexpr float NO_SPHERE = -1;
+constexpr float WIDER = 1.001f, ASIDE = 0.01f;  // factor and metres, for the rounding of a sphere and of its test
 
-struct Extent {  // of a Gaussian in the world
+struct Extent {  // of a Gaussian or a block in the world
     Vec3<float> mean, s;
     float reach, lidar_reach;  // 0: too transparent to be seen
 };
 
-template <bool SWEEPS>
 __device__ Extent extent_of(BlockScene const& in, int64_t i) {
     Vec3<float> const s = load3(in.log_scales, i);
     float const reach = reach_of(sigmoid(in.opacity_logits[i]));
-    bool const own = SWEEPS && in.lidar_logits;
-    float const by_lidar = own ? reach_of(sigmoid(in.lidar_logits[in.columns * i])) : reach;
+    float const by_lidar = in.lidar_logits ? reach_of(sigmoid(in.lidar_logits[in.columns * i])) : reach;
     return {load3(in.means, i), {exp(s.x), exp(s.y), exp(s.z)}, reach, by_lidar};
 }
 
@@ -39,19 +43,74 @@ __device__ bool sees(ViewRow<float> const& row, BlockView const& by, Extent cons
     return may_see<true>(p, row.view, nullptr, mean, g.s, still, g.reach, OwnLens());
 }
 
-// SWEEPS: some view may be a lidar's.
 template <bool SWEEPS>
-__global__ void __launch_bounds__(THREADS) mark_visible_blocks_kernel(BlockScene in, uint8_t* visible) {
+__global__ void __launch_bounds__(THREADS) test_spheres_kernel(BlockScene in, uint8_t* visible) {
+    wait_then_launch_dependents();
     __shared__ ViewRow<float> row;
-    int64_t const i = first_row() + threadIdx.x;
-    bool some = smaller(first_row() + THREADS, in.n) > in.still;  // the times of the views place those that move
-    Extent const g = some || i >= in.n ? Extent{} : extent_of<SWEEPS>(in, i);
+    int64_t const block = first_row() + threadIdx.x, n = blocks_of_store(in.n);
+    float4 const sphere = block < n ? in.spheres[block] : float4{0, 0, 0, 0};
+    bool some = !(sphere.w >= 0);
+    Extent const whole = {{sphere.x, sphere.y, sphere.z}, {sphere.w, sphere.w, sphere.w}, 1, 1};
+    for (int64_t v = 0; v < in.views; ++v) {
+        __syncthreads();
+        copy_numbers(row, in.view[v].row);
+        __syncthreads();
+        some = some || sees<SWEEPS>(row, in.view[v], whole);
+    }
+    if (block < n) visible[block] = some;
+}
+
+__device__ float max_of_block(float mine, float (&warps)[WARPS]) {
+    mine = warp_max(mine);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
+    __syncthreads();
+    float found = warps[0];
+#pragma unroll
+    for (int k = 1; k < WARPS; ++k) found = fmaxf(found, warps[k]);
+    return found;
+}
+
+// The sphere of a block of hidden Gaussians, about those that are not transparent; the last block may have no more than
+// `there` says. All its threads call it.
+__device__ float4 sphere_of(Extent const& g, bool there) {
+    __shared__ float warps[WARPS];
+    float const reach = there ? fmaxf(g.reach, g.lidar_reach) : 0, none = -FLT_MAX;
+    bool const seen = reach > 0;
+    auto const middle = [&](float at) {
+        float const high = max_of_block(seen ? at : none, warps), low = -max_of_block(seen ? -at : none, warps);
+        return 0.5f * (low + high);
+    };
+    Vec3<float> const centre = {middle(g.mean.x), middle(g.mean.y), middle(g.mean.z)}, off = g.mean - centre;
+    float const radius = sqrtf(dot(off, off)) + reach * fmaxf(g.s.x, fmaxf(g.s.y, g.s.z));
+    float const widest = max_of_block(seen ? radius : NO_SPHERE, warps);
+    return {centre.x, centre.y, centre.z, widest < 0 ? NO_SPHERE : WIDER * widest + ASIDE};
+}
+
+// Marks a block in which some view may see a Gaussian. All threads of a block call it.
+template <bool SWEEPS>
+__device__ void mark_block(BlockScene const& in, int64_t first, uint8_t* visible) {
+    __shared__ ViewRow<float> row;
+    int64_t const i = first + threadIdx.x, block = first / BLOCK_GAUSSIANS;
+    bool const moves = smaller(first + THREADS, in.n) > in.still;  // the times of the views place those that move
+    bool const there = !moves && i < in.n;
+    Extent const g = there ? extent_of(in, i) : Extent{};
+    bool some = moves;
     for (int64_t v = 0; !some && v < in.views; ++v) {
         copy_numbers(row, in.view[v].row);
         __syncthreads();
         some = __syncthreads_or(sees<SWEEPS>(row, in.view[v], g));
     }
-    if (threadIdx.x == 0) visible[blockIdx.x] = some;
+    float4 const sphere = some ? float4{0, 0, 0, NO_SPHERE} : sphere_of(g, there);
+    if (threadIdx.x == 0) visible[block] = some, in.spheres[block] = sphere;
+}
+
+// SWEEPS: some view may be a lidar's.
+template <bool SWEEPS>
+__global__ void __launch_bounds__(THREADS)
+    mark_visible_blocks_kernel(BlockScene in, VisibleBlocks blocks, uint8_t* visible) {
+    wait_then_launch_dependents();
+    for_visible_blocks(blocks, in.n, [&](int64_t first) { mark_block<SWEEPS>(in, first, visible); });
 }
 
 bool has_sweeps(BlockScene const& in) {
@@ -91,14 +150,23 @@ __global__ void __launch_bounds__(LIST_THREADS)
     if (threadIdx.x == 0) listed[0] = count;
 }
 
+template <bool SWEEPS>
+void find_visible_blocks(BlockScene const& in, int* listed, Queue const& queue) {
+    int64_t const n = blocks_of_store(in.n);
+    auto* const visible = queue.memory.array<uint8_t>((n + FLAGS - 1) / FLAGS * FLAGS);
+    auto* const read = queue.memory.array<int>(1 + n);  // blocks whose Gaussians are read
+    VisibleBlocks const blocks = {read};
+    launch_pdl(test_spheres_kernel<SWEEPS>, blocks_for(n), THREADS, queue, in, visible);
+    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, read);
+    launch_pdl(mark_visible_blocks_kernel<SWEEPS>, blocks_for(blocks, in.n), THREADS, queue, in, blocks, visible);
+    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed);
+}
+
 }  // namespace
 
 void visible_blocks(BlockScene const& in, int* listed, Queue const& queue) {
-    int64_t const n = blocks_of_store(in.n);
-    auto* const visible = queue.memory.array<uint8_t>((n + FLAGS - 1) / FLAGS * FLAGS);
-    auto* const mark = has_sweeps(in) ? mark_visible_blocks_kernel<true> : mark_visible_blocks_kernel<false>;
-    if (n) mark<<<unsigned(n), THREADS, 0, queue.stream>>>(in, visible);
-    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed);
+    if (!in.n) return launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, nullptr, 0, listed);
+    has_sweeps(in) ? find_visible_blocks<true>(in, listed, queue) : find_visible_blocks<false>(in, listed, queue);
 }
 
 }  // namespace nurec::cuda

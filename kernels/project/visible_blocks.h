@@ -3,6 +3,8 @@
 // else is made of them. On CUDA alone.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "../common/blocks.h"
 #include "../common/cells.h"
 #include "../common/device.h"
@@ -25,11 +27,14 @@ struct BlockScene {
     float const* log_scales;      // [N, 3]
     float const* opacity_logits;  // [N] of cameras
     float const* lidar_logits;    // [N] of lidars, `columns` apart; null: they have the opacity of cameras
+    float4* spheres;              // [blocks] centre and radius in metres, about all its Gaussians; below 0: none
     int64_t columns, views;
     BlockView view[MAX_BLOCK_VIEWS];
 };
 
-// Writes `listed` [1 + blocks] as VisibleBlocks has it. Blocks with Gaussians that move count as visible.
+// Writes `listed` [1 + blocks] as VisibleBlocks has it. Blocks with Gaussians that move count as visible. A block is
+// read only if some view may see its sphere, or if it has none. A visible one loses its sphere, since the step changes
+// it, and a hidden one gets its sphere.
 void visible_blocks(BlockScene const& in, int* listed, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -19,7 +19,7 @@ from warp_tile_scenes import driven
 
 from nurec_lite.native.operators.project import project_to_tiles, project_to_warp_tiles
 from nurec_lite.native.operators.shared import Grid, gaussian_args, has_lens, packed_view, visibility_grid
-from nurec_lite.native.operators.visible_blocks import BLOCK, visible_blocks
+from nurec_lite.native.operators.visible_blocks import BLOCK, BlockSpheres, no_spheres, visible_blocks
 from nurec_lite.native.operators.warp_tiles import group_rays, occupied_cells
 from nurec_lite.scene.gaussians import Gaussians, WorldGaussians, activate
 from nurec_lite.splat.project import Projection
@@ -177,6 +177,68 @@ def test_an_image_and_a_sweep_together(n: int, device: torch.device) -> None:
         assert wanted[1].any() and not wanted[1].equal(wanted_blocks(g, n, views[1:]))
 
 
+# ---- spheres of hidden blocks
+
+
+@pytest.mark.parametrize("n", [257, 9 * BLOCK + 7])
+@pytest.mark.parametrize("kind", KINDS)
+def test_spheres_of_hidden_blocks_hold_their_gaussians(kind: str, n: int, device: torch.device) -> None:
+    """Visible blocks have none, nor have those that move or are all transparent."""
+    g, (first, second), spheres = ring(n, device, kind), views_for(kind, device), no_spheres(ring(n, device))
+    g.opacity_logits[5 * BLOCK : 6 * BLOCK] = DEEP
+    still = n - BLOCK - 7 if n > 2000 else n
+    hidden = ~flags_of(visible_blocks(g, still, [first], spheres))
+    hidden[5:6] = False
+    assert spheres[:, 3].ge(0).equal(hidden) and (n < 2000 or (hidden.any() and not hidden.all()))
+    reach = (2 * (255 * g.opacity_logits.sigmoid()).log().clamp(min=0)).sqrt() * g.log_scales.amax(1).exp()
+    for k in hidden.nonzero().flatten().tolist():
+        rows = slice(BLOCK * k, min(BLOCK * (k + 1), n))
+        far = (g.means[rows] - spheres[k, :3]).norm(dim=1) + reach[rows]
+        assert far.max() <= spheres[k, 3] < 2 * far.max() + 0.1
+    assert_blocks(visible_blocks(g, still, [second], spheres), wanted_blocks(g, still, [second]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_with_a_hidden_sphere_are_not_read(kind: str, device: torch.device) -> None:
+    """Their Gaussians could be anywhere; a view that sees the sphere reads them again, and `forget` lets all be read."""
+    g, (view, _), known = ring(9 * BLOCK, device, kind), views_for(kind, device), BlockSpheres()
+    blocks = visible_blocks(g, len(g), [view], known.of(g))
+    hidden = ~flags_of(blocks)
+    assert hidden.any()
+    g.means[hidden.repeat_interleave(BLOCK)] = g.means[:BLOCK].mean(0)  # straight ahead
+    found = flags_of(visible_blocks(g, len(g), [view], known.of(g)))
+    assert found[~hidden].all() and not found.all()  # of two neighbours the view may see a sphere
+    known.forget()
+    assert flags_of(visible_blocks(g, len(g), [view], known.of(g))).all()
+
+
+def test_another_opacity_of_the_lidar_counts_in_a_sphere(device: torch.device) -> None:
+    """An image passes by what a sweep sees later."""
+    n = 9 * BLOCK
+    camera, sweep = looking(views_for("still camera", device)[0], BEHIND), views_for("sectors", device)[0]
+    g = with_own_opacity(ring(n, device, "sectors"), torch.full((n,), 3.0, device=device))
+    g.opacity_logits[:] = DEEP
+    spheres = no_spheres(g)
+    assert not flags_of(visible_blocks(g, n, [camera], spheres)).any() and (spheres[:, 3] > 0).all()
+    by_lidar = replace(g, opacity_logits=g.lidar_logits[:, 2])
+    assert_blocks(visible_blocks(g, n, [sweep], spheres), wanted_blocks(by_lidar, n, [sweep]))
+
+
+def test_a_new_store_and_a_relocation_reset_spheres(device: torch.device) -> None:
+    g, view, known = ring(9 * BLOCK, device), views_for("still camera", device)[0], BlockSpheres()
+    known.follow(g)
+    visible_blocks(g, len(g), [view], known.of(g))
+    first = known.of(g)
+    assert (first[:, 3] > 0).any()
+    known.follow(g)
+    assert known.of(g) is first and (first[:, 3] > 0).any()
+    g.node.copy_(g.node.clone())  # as a relocation does
+    assert known.of(g) is first and (first == -1).all()
+    other = ring(3 * BLOCK, device)
+    known.follow(other)
+    assert known.of(other).shape == (3, 4) and (known.of(other) == -1).all()
+
+
 def test_no_gaussians_have_no_blocks(device: torch.device) -> None:
     for kind in KINDS:
         assert visible_blocks(ring(0, device), 0, views_for(kind, device)).tolist() == [0]
@@ -189,7 +251,11 @@ def block_arguments(device: torch.device, n: int = 7) -> dict[str, Any]:
     stored = {k: getattr(g, k) for k in ("means", "log_scales", "opacity_logits", "lidar_logits")}
     grid, columns = visibility_grid(views[1], device)
     cells = {"edges": [grid.edges], "columns": [columns], "occupied": [occupied_cells(views[1])]}
-    return stored | {"still": n, "views": list(map(packed_view, views)), "sensors": [1, 0]} | cells
+    return (
+        stored
+        | {"spheres": no_spheres(g), "still": n, "views": list(map(packed_view, views)), "sensors": [1, 0]}
+        | cells
+    )
 
 
 def test_torch_s_own_checks(device: torch.device) -> None:
@@ -206,6 +272,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "log_scales has shape": {"log_scales": torch.zeros(6, 3)},
     "opacity_logits has shape": {"opacity_logits": torch.zeros(7, 1)},
     "lidar_logits has shape": {"lidar_logits": torch.zeros(6, 2)},
+    "spheres has shape": {"spheres": torch.zeros(2, 4)},
     "occupied have 1, 1 and 0 items, but each needs one for each lidar": {"occupied": []},
     "edges, columns and occupied have 0": {"edges": []},
     "columns is 0": {"columns": [0]},

@@ -23,7 +23,9 @@ from benchmarks.opt import bench_fused_project
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
+from nurec_lite.config import DensityConfig
 from nurec_lite.native.bind import native_stages
+from nurec_lite.native.operators.visible_blocks import BlockSpheres, no_spheres
 from nurec_lite.opt.all import fused_project
 from nurec_lite.training import unseen
 from nurec_lite.training.stages import Stages
@@ -175,6 +177,39 @@ def test_recorded_steps_of_a_long_drive_find_blocks_at_each_launch(
         steps(stages, runs[-1], 16)
     assert stages.update.learn.launched >= 1  # type: ignore[attr-defined]
     assert_ended_alike(runs[1], runs[0])
+
+
+@pytest.mark.usefixtures("every_drive_is_long")
+@pytest.mark.parametrize("added", [0, 120])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_spheres_of_hidden_blocks_change_nothing(
+    recorded: bool, added: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relocations bring dead Gaussians of a hidden block to the surface, in place or into a larger store."""
+    if device.type == "cpu":
+        install(monkeypatch)
+    runs, reset = [], []
+    for kept in (True, False):
+        if kept:
+            inner = BlockSpheres.forget
+            monkeypatch.setattr(BlockSpheres, "forget", lambda known, inner=inner: (reset.append(1), inner(known))[1])
+        else:
+            monkeypatch.setattr(BlockSpheres, "of", lambda _, g: no_spheres(g))
+        stages = stages_with(device, (*ALL, "fused_project", *(("cuda_graph",) if recorded else ())))
+        state = underground(stages, device)
+        most = len(state.scene.gaussians) + added
+        state.config.density = DensityConfig(every=4, start=0, stop=1, growth=1.1, cap=most, noise=0)
+        with torch.no_grad():
+            for logits in (state.scene.gaussians.opacity_logits, state.scene.gaussians.lidar_logits):
+                logits[: BELOW // 2] = -9
+        steps(stages, state, 20)
+        runs.append(state)
+        assert recorded == (getattr(stages.update.learn, "launched", 0) > 0)
+    assert len(runs[0].scene.gaussians) == most and len(reset) > 3
+    if device.type == "cuda":
+        assert_ended_alike(*runs)
+    else:
+        assert all(a.equal(b) for a, b in zip(everything(runs[0]).values(), everything(runs[1]).values(), strict=True))
 
 
 @pytest.mark.usefixtures("every_drive_is_long")

@@ -15,10 +15,54 @@ from nurec_lite.splat.views import CameraView, LidarView
 BLOCK = 256  # Gaussians
 
 
+def no_spheres(g: Gaussians) -> Tensor:  # [blocks, 4]
+    return g.means.new_full((-(-len(g) // BLOCK), 4), -1.0)
+
+
+class BlockSpheres:
+    """Spheres about blocks that no view has seen since they last changed: metres in the world, a negative radius where none is known.
+
+    While no view sees the sphere of a hidden block, visible_blocks does not read its Gaussians. Updates that leave hidden blocks alone
+    keep spheres right. A new store or a relocation is noticed here; after any other change call `forget`.
+    """
+
+    def __init__(self) -> None:
+        self._node = torch.zeros(0, dtype=torch.int64)  # [N] of the store
+        self._version = -1  # of that tensor: a relocation writes into it
+        self._spheres: Tensor | None = None  # [blocks, 4]
+
+    def of(self, g: Gaussians) -> Tensor:  # [blocks, 4]
+        """Returns the spheres of this store. RuntimeError within a recording of a store that `follow` has not met: each launch would reset
+        them."""
+        if self._spheres is None or g.node is not self._node or g.node._version != self._version:
+            if g.node.is_cuda and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError("the blocks of this store are not known yet")
+            self._reset(g)
+        assert self._spheres is not None
+        return self._spheres
+
+    def follow(self, g: Gaussians) -> None:
+        """Notices another store; call it before each step. Without spheres nothing happens."""
+        if self._spheres is not None:
+            self.of(g)
+
+    def _reset(self, g: Gaussians) -> None:
+        if self._spheres is None or g.node is not self._node:
+            self._spheres = no_spheres(g)
+        self.forget()
+        self._node, self._version = g.node, g.node._version
+
+    def forget(self) -> None:
+        if self._spheres is not None:
+            self._spheres.fill_(-1)
+
+
 def visible_blocks(
     g: Gaussians,  # N
     still: int,  # the first ones, which do not move; blocks with others count as visible
     views: Sequence[CameraView | LidarView],  # 1 to 16
+    spheres: Tensor
+    | None = None,  # [ceil(N / BLOCK), 4] of hidden blocks, as BlockSpheres has them; None: all Gaussians are read
 ) -> Tensor:  # [1 + ceil(N / BLOCK)] int32: how many blocks some view may see, and their numbers, ascending; the rest is unwritten
     """The test is the projection's first one: a Gaussian's sphere against the cone of the camera while it moves, or against the cells of
     the lidar that hold rays."""
@@ -26,7 +70,7 @@ def visible_blocks(
     cells = [visibility_grid(view, g.means.device) for view in sweeps]
     stored = (t.detach() for t in (g.means, g.log_scales, g.opacity_logits, g.lidar_logits))
     found: Tensor = torch.ops.nurec_lite.visible_blocks(
-        *stored, still, list(map(packed_view, views)), list(map(sensor_kind, views)),
+        *stored, no_spheres(g) if spheres is None else spheres, still, list(map(packed_view, views)), list(map(sensor_kind, views)),
         [grid.edges for grid, _ in cells], [columns for _, columns in cells], list(map(occupied_cells, sweeps)),
     )  # fmt: skip
     return found

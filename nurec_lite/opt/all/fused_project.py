@@ -18,6 +18,7 @@ sums are taken in another order, and noise waits where a block is passed by.
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
 from nurec_lite.native import backward_epilogue, ops
 from nurec_lite.native.deferred_backward import with_grad_slot
-from nurec_lite.native.operators.visible_blocks import visible_blocks
+from nurec_lite.native.operators.visible_blocks import BlockSpheres, visible_blocks
 from nurec_lite.opt.all import fused_activate
 from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
@@ -58,6 +59,7 @@ class OnePass:
         self._learning = False
         self._seen_only = False  # regularisers leave unseen Gaussians alone
         self._state: TrainState | None = None  # of a step that finds visible blocks
+        self._spheres = BlockSpheres()  # of hidden blocks
         self._logged: set[str] = set()
 
     def learn(self, inner: Learn) -> Learn:
@@ -105,9 +107,15 @@ class OnePass:
             yield
         finally:
             self._learning = self._seen_only = False
-            if by_blocks is not None:
+            if by_blocks is None or by_blocks.visible_blocks is None:
+                self._spheres.forget()  # all Gaussians have changed
+            else:
                 by_blocks.visible_blocks = None
             self._state = None
+
+    def follow(self, scene: Scene) -> None:
+        """Notices another store before a step."""
+        self._spheres.follow(scene.gaussians)
 
     def gather(self, inner: Gather) -> Gather:
         def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
@@ -116,7 +124,7 @@ class OnePass:
                 return inner(stages, scene, views)
             return self._gathered(stages, scene, views)
 
-        return gather
+        return _Gathering(self, gather)
 
     def _unsupported(self, views: Sequence[AnyView]) -> bool:
         why = backward_epilogue.unsupported_reason(views)
@@ -146,9 +154,28 @@ class OnePass:
         if self._state is None:
             return None
         with span("visible_blocks"):
-            blocks = visible_blocks(scene.gaussians, self._collect.still(scene), views)
+            g, still = scene.gaussians, self._collect.still(scene)
+            blocks = visible_blocks(g, still, views, self._spheres.of(g))
         self._state.visible_blocks = blocks
         return blocks
+
+
+@dataclass(frozen=True)
+class _Gathering:
+    """The stage `gather`, and its part in recordings: spheres of blocks outlast a step."""
+
+    one: OnePass
+    stage: Gather
+
+    def __call__(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
+        return self.stage(stages, scene, views)
+
+    def graph_key(self, scene: Scene) -> int:
+        self.one.follow(scene)
+        return 0
+
+    def forbids_inplace_relocation(self, scene: Scene, node: Tensor) -> Tensor:
+        return torch.zeros((), dtype=torch.bool, device=node.device)
 
 
 def _activated(stages: Stages, scene: Scene) -> backward_epilogue.Values:
