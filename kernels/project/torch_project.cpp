@@ -107,7 +107,7 @@ cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tens
             log_scales.const_data_ptr<float>(),
             opacity_logits.const_data_ptr<float>(),
             columns > LIDAR_VALUES ? lidar_logits.const_data_ptr<float>() + LIDAR_VALUES : nullptr,
-            reinterpret_cast<float4*>(spheres.mutable_data_ptr<float>()),
+            spheres.mutable_data_ptr<float>(),
             columns,
             0,
             {}};

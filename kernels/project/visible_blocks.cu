@@ -29,6 +29,10 @@ __device__ Extent extent_of(BlockScene const& in, int64_t i) {
     return {load3(in.means, i), {exp(s.x), exp(s.y), exp(s.z)}, reach, by_lidar};
 }
 
+__device__ float4* spheres_of(BlockScene const& in) {
+    return reinterpret_cast<float4*>(in.spheres);
+}
+
 template <bool SWEEPS>
 __device__ bool sees(ViewRow<float> const& row, BlockView const& by, Extent const& g) {
     ProjectParams p = {};
@@ -48,7 +52,7 @@ __global__ void __launch_bounds__(THREADS) test_spheres_kernel(BlockScene in, ui
     wait_then_launch_dependents();
     __shared__ ViewRow<float> row;
     int64_t const block = first_row() + threadIdx.x, n = blocks_of_store(in.n);
-    float4 const sphere = block < n ? in.spheres[block] : float4{0, 0, 0, 0};
+    float4 const sphere = block < n ? spheres_of(in)[block] : float4{0, 0, 0, 0};
     bool some = !(sphere.w >= 0);
     Extent const whole = {{sphere.x, sphere.y, sphere.z}, {sphere.w, sphere.w, sphere.w}, 1, 1};
     for (int64_t v = 0; v < in.views; ++v) {
@@ -102,7 +106,7 @@ __device__ void mark_block(BlockScene const& in, int64_t first, uint8_t* visible
         some = __syncthreads_or(sees<SWEEPS>(row, in.view[v], g));
     }
     float4 const sphere = some ? float4{0, 0, 0, NO_SPHERE} : sphere_of(g, there);
-    if (threadIdx.x == 0) visible[block] = some, in.spheres[block] = sphere;
+    if (threadIdx.x == 0) visible[block] = some, spheres_of(in)[block] = sphere;
 }
 
 // SWEEPS: some view may be a lidar's.

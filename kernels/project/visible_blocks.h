@@ -3,8 +3,6 @@
 // else is made of them. On CUDA alone.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include "../common/blocks.h"
 #include "../common/cells.h"
 #include "../common/device.h"
@@ -27,7 +25,7 @@ struct BlockScene {
     float const* log_scales;      // [N, 3]
     float const* opacity_logits;  // [N] of cameras
     float const* lidar_logits;    // [N] of lidars, `columns` apart; null: they have the opacity of cameras
-    float4* spheres;              // [blocks] centre and radius in metres, about all its Gaussians; below 0: none
+    float* spheres;               // [blocks, 4] centre and radius in metres, about all its Gaussians; below 0: none
     int64_t columns, views;
     BlockView view[MAX_BLOCK_VIEWS];
 };

@@ -183,9 +183,11 @@ def update_of(shapes: list[tuple[int, ...]], touched_only: list[bool], dtype: to
     return Update(values, list(given), *moments, steps, touched_only)
 
 
-def assert_all_equal(found: list[Tensor], wanted: list[Tensor]) -> None:
-    for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
-        assert a.equal(b), f"tensor {k}: {int((a != b).sum())} of {a.numel()} numbers differ"
+def assert_same_update(found: list[Tensor], wanted: list[Tensor]) -> None:
+    """Bit by bit on a GPU. A compiler for CPUs may fuse the products of a vector and of the rest of a loop differently."""
+    for a, b in zip(found, wanted, strict=True):
+        rounding = 2.0**-7 if a.dtype == torch.bfloat16 else 1e-6
+        torch.testing.assert_close(a, b, **dict.fromkeys(("rtol", "atol"), 0.0 if a.is_cuda else rounding))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
@@ -196,7 +198,7 @@ def test_hidden_gaussians_stay_whatever_their_gradients(n: int, pattern: str, dt
     shapes, touched_only = [(n, 3), (3, 4, 8), (n, 4), (n,), (n, 3), (n, 15, 3)], [True, False, True, True, True, True]
     update = update_of(shapes, touched_only, dtype, device)
     found = update.changed(rows, math.nan).applied(blocks)
-    assert_all_equal(found, update.changed(rows, 0).applied(None))
+    assert_same_update(found, update.changed(rows, 0).applied(None))
     for k, (now, was) in enumerate(zip(found, update.parameters, strict=False)):
         if update.touched_only[k]:
             assert now[~rows].equal(was[~rows])
@@ -211,7 +213,7 @@ def test_tensors_that_begin_in_the_middle_of_a_vector(device: str) -> None:
     hidden = update.changed(rows, math.nan).gradients
     odd = [None if d is None else torch.cat([d.new_zeros(1), d.flatten()])[1:].view(d.shape) for d in hidden]
     found = replace(update, gradients=odd).applied(blocks)
-    assert_all_equal(found, update.changed(rows, 0).applied(None))
+    assert_same_update(found, update.changed(rows, 0).applied(None))
 
 
 @pytest.mark.parametrize("touched_only", [False, True])
@@ -232,7 +234,7 @@ def test_harmonics_without_a_stored_gradient(
     update = replace(update, gradients=[update.gradients[0], None, None], directions=F.normalize(made[0], dim=-1))
     update = replace(update, colours=made[1] * (made[1].abs() > 0.4))
     found = update.changed(rows, math.nan).applied(blocks)
-    assert_all_equal(found, update.changed(rows, 0).applied(None))
+    assert_same_update(found, update.changed(rows, 0).applied(None))
     assert found[1].equal(update.parameters[1]) == (touched_only and pattern == "none")
 
 
