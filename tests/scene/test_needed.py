@@ -104,7 +104,12 @@ def test_a_budget_trains_so_many() -> None:
     assert CapLimits.of(capture, cpu, TrainConfig(seconds=30)).by_budget == 2_400_000
     assert CapLimits.of(capture, cpu, TrainConfig(seconds=30, steps=2000)).by_budget == 2_000_000
     assert CapLimits.of(capture, cpu, TrainConfig(steps=7000)).by_budget == 7_000_000
-    assert CapLimits.of(capture, cpu, TrainConfig(seconds=2)).by_budget == MIN_GAUSSIANS
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=10)).by_budget == MIN_GAUSSIANS
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=2.8)).by_budget == 560_000
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=2.8, steps=2000)).by_budget == 560_000
+    assert CapLimits.of(capture, cpu, TrainConfig(steps=100)).by_budget == MIN_GAUSSIANS
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=0.1)).by_budget == 250_000
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=0)).by_budget == UNLIMITED
     short = CapLimits(10**9, 10**9, 2_400_000).choose(360_000)
     assert short.cap == 2_400_000 and "budget" in short.why
 
