@@ -187,9 +187,10 @@ TORCH_LIBRARY(nurec_lite, m) {
     // Blocks of 256 Gaussians of the store with one that a view may see; the first `still` Gaussians do not move.
     // `sensors`: 0 a lidar, 1 a camera, 2 a camera with a lens of its own. `edges`, `columns` and `occupied` are those
     // of the lidars, in their order: their cells, and the tables of occupied_cells. `spheres` [blocks, 4]: centre and
-    // radius about the Gaussians of a block, below 0 if none is known; a call reads only blocks whose sphere a view may
-    // see, and stores those of hidden blocks. Whoever changes Gaussians of hidden blocks sets them to -1. [1 + blocks]
-    // int32: how many blocks are visible, then their numbers, ascending. The rest is not written.
+    // radius about the Gaussians of a block; a negative radius if no sphere is known. A call reads blocks without a
+    // sphere, and blocks with one that a view may see. It stores the spheres of hidden blocks. After a change of hidden
+    // Gaussians set all to -1. Returns [1 + blocks] int32: how many blocks are visible, then their numbers, ascending.
+    // The rest is not written.
     m.def(
         "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, "
         "Tensor(a!) spheres, int still, Tensor[] views, int[] sensors, Tensor[] edges, int[] columns, "

@@ -89,7 +89,7 @@ cuda::BlockView block_view(Tensor const& row, int64_t sensor, LidarCells& cells)
     return found;
 }
 
-// Without views.
+// The Gaussians of a scene; it has no views yet.
 cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
                              Tensor const& lidar_logits, Tensor const& spheres, int64_t still) {
     auto const device = means.device();

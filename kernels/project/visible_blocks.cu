@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test is the projection's first one: a sphere against the cone of a camera, or against the cells of a lidar that
 // hold rays. A first kernel tests the spheres of hidden blocks, a thread each. A second one reads the Gaussians of the
-// others, a block of threads each. After either, a kernel of one block of threads lists what it found.
+// others, a block of threads each. Then a kernel of one block of threads lists the found blocks.
 #include <cfloat>
 
 #include "../common/flat.cuh"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int WARPS = THREADS / 32;
 constexpr float NO_SPHERE = -1;
-constexpr float WIDER = 1.001f, ASIDE = 0.01f;  // factor and metres, for the rounding of a sphere and of its test
+constexpr float WIDER = 1.001f, BESIDE = 0.01f;  // factor and metres that a sphere is larger, for rounding
 
 struct Extent {  // of a Gaussian or a block in the world
     Vec3<float> mean, s;
@@ -75,8 +75,8 @@ __device__ float max_of_block(float mine, float (&warps)[WARPS]) {
     return found;
 }
 
-// The sphere of a block of hidden Gaussians, about those that are not transparent; the last block may have no more than
-// `there` says. All its threads call it.
+// The sphere about the Gaussians of a hidden block, without transparent ones. `there`: this thread has a Gaussian. All
+// threads of the block call it.
 __device__ float4 sphere_of(Extent const& g, bool there) {
     __shared__ float warps[WARPS];
     float const reach = there ? fmaxf(g.reach, g.lidar_reach) : 0, none = -FLT_MAX;
@@ -88,10 +88,10 @@ __device__ float4 sphere_of(Extent const& g, bool there) {
     Vec3<float> const centre = {middle(g.mean.x), middle(g.mean.y), middle(g.mean.z)}, off = g.mean - centre;
     float const radius = sqrtf(dot(off, off)) + reach * fmaxf(g.s.x, fmaxf(g.s.y, g.s.z));
     float const widest = max_of_block(seen ? radius : NO_SPHERE, warps);
-    return {centre.x, centre.y, centre.z, widest < 0 ? NO_SPHERE : WIDER * widest + ASIDE};
+    return {centre.x, centre.y, centre.z, widest < 0 ? NO_SPHERE : WIDER * widest + BESIDE};
 }
 
-// Marks a block in which some view may see a Gaussian. All threads of a block call it.
+// Marks the block as visible if some view may see one of its Gaussians. All threads of a block call it.
 template <bool SWEEPS>
 __device__ void mark_block(BlockScene const& in, int64_t first, uint8_t* visible) {
     __shared__ ViewRow<float> row;
@@ -158,7 +158,7 @@ template <bool SWEEPS>
 void find_visible_blocks(BlockScene const& in, int* listed, Queue const& queue) {
     int64_t const n = blocks_of_store(in.n);
     auto* const visible = queue.memory.array<uint8_t>((n + FLAGS - 1) / FLAGS * FLAGS);
-    auto* const read = queue.memory.array<int>(1 + n);  // blocks whose Gaussians are read
+    auto* const read = queue.memory.array<int>(1 + n);  // blocks for the second kernel
     VisibleBlocks const blocks = {read};
     launch_pdl(test_spheres_kernel<SWEEPS>, blocks_for(n), THREADS, queue, in, visible);
     launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, read);

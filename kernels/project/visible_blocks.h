@@ -25,14 +25,14 @@ struct BlockScene {
     float const* log_scales;      // [N, 3]
     float const* opacity_logits;  // [N] of cameras
     float const* lidar_logits;    // [N] of lidars, `columns` apart; null: they have the opacity of cameras
-    float* spheres;               // [blocks, 4] centre and radius in metres, about all its Gaussians; below 0: none
+    float* spheres;               // [blocks, 4] centre and radius in metres; a negative radius: no sphere
     int64_t columns, views;
     BlockView view[MAX_BLOCK_VIEWS];
 };
 
-// Writes `listed` [1 + blocks] as VisibleBlocks has it. Blocks with Gaussians that move count as visible. A block is
-// read only if some view may see its sphere, or if it has none. A visible one loses its sphere, since the step changes
-// it, and a hidden one gets its sphere.
+// Writes `listed` [1 + blocks] as VisibleBlocks has it. Blocks with Gaussians that move count as visible. A block with
+// a sphere is read only if some view may see the sphere. A hidden block gets one. A visible block loses its own, since
+// the step changes it.
 void visible_blocks(BlockScene const& in, int* listed, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator visible_blocks (kernels/project/visible_blocks.cu), and the backward epilogue that passes blocks by.
-Both are on CUDA alone. Operators of both devices that take blocks: test_block_operators.py."""
+"""The operator visible_blocks (kernels/project/visible_blocks.cu), and projections of visible blocks, on CUDA alone. Operators of both
+devices that take blocks: test_block_operators.py."""
 
 import math
 from dataclasses import replace
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from block_lists import flags_of, listed
+from block_lists import any_of_blocks, flags_of
 from look_scenes import lens_views, views_of
 from operators import check_schema
 from parity import DEVICES, cast_view
 from splat_scenes import LIDAR_MOTION, POSE, make_lidar, make_lidar_view, make_pose, view_float32
-from test_backward_epilogue import arguments_of, looking
+from test_backward_epilogue import looking
 from torch import Tensor
 from warp_tile_scenes import driven
 
@@ -80,11 +80,6 @@ def seen_by(g: Gaussians, view: View) -> Tensor:
     seen = project_to_tiles(placed(g), view, None, 32).seen
     assert seen is not None
     return seen.bool()
-
-
-def any_of_blocks(rows: Tensor) -> Tensor:
-    """[blocks] bool from [N] bool."""
-    return torch.stack([part.any() for part in rows.split(BLOCK)])
 
 
 def wanted_blocks(g: Gaussians, still: int, views: list[View]) -> Tensor:
@@ -213,7 +208,7 @@ def test_blocks_with_a_hidden_sphere_are_not_read(kind: str, device: torch.devic
 
 
 def test_another_opacity_of_the_lidar_counts_in_a_sphere(device: torch.device) -> None:
-    """An image passes by what a sweep sees later."""
+    """An image passes Gaussians by, and a sweep sees them later."""
     n = 9 * BLOCK
     camera, sweep = looking(views_for("still camera", device)[0], BEHIND), views_for("sectors", device)[0]
     g = with_own_opacity(ring(n, device, "sectors"), torch.full((n,), 3.0, device=device))
@@ -245,7 +240,7 @@ def test_no_gaussians_have_no_blocks(device: torch.device) -> None:
 
 
 def block_arguments(device: torch.device, n: int = 7) -> dict[str, Any]:
-    """Of an image and a sweep."""
+    """Returns those of an image and a sweep."""
     g, views = ring(n, device), [views_for("still camera", device)[0], views_for("sectors", device)[0]]
     assert isinstance(views[1], LidarView)
     stored = {k: getattr(g, k) for k in ("means", "log_scales", "opacity_logits", "lidar_logits")}
@@ -301,7 +296,7 @@ def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
 
 
 def places_in(projection: Projection) -> list[Tensor]:
-    """Results of each Gaussian: bounds of an image; of a sweep how many candidates, and what rays read."""
+    """Returns each Gaussian's bounds or, of a sweep, its number of candidates; and its shape."""
     assert projection.shapes is not None
     own = projection.bounds if projection.candidates is None else projection.candidates[1]
     assert own is not None
@@ -334,74 +329,3 @@ def test_a_projection_of_blocks_for_something_else_is_refused(device: torch.devi
     arguments = gaussian_args(placed(g)), packed_view(view), 1, Grid(none, none), 1, []
     with pytest.raises(ValueError, match="only results that stay in place know them: leave them out"):
         torch.ops.nurec_lite.project(*arguments, blocks=blocks)
-
-
-# ---- the backward epilogue
-
-
-def epilogue_arguments(
-    device: torch.device, n: int, moving: int, stored: bool, own: bool, with_pose_delta: bool
-) -> tuple[list[Any], Tensor]:
-    """Arguments of gaussian_backward without `seen_only`, and [N] bool, false for blocks without any gradient: every
-    other one of those that stand still."""
-    *args, _ = arguments_of(device, n, stored, own, with_pose_delta, moving)
-    there = torch.arange(n, device=device) // BLOCK % 2 == 1
-    there[(n - moving) // BLOCK * BLOCK :] |= moving > 0
-    seen = there & (torch.arange(n, device=device) % 3 > 0)
-    for one in args[3]:
-        one.view(torch.uint8)[64 * n : 65 * n] = seen.byte()
-    args[7] = [args[7][0].masked_fill(~seen[: n - moving, None], 0), None, *args[7][2:]]
-    return args, there
-
-
-def with_unwritten(args: list[Any], there: Tensor) -> list[Any]:
-    """Activations are not written out of the blocks: all but means and opacities may be any number there."""
-    scene = list(args[0])
-    for k in (1, 2, 5):
-        scene[k] = scene[k].masked_fill(~there[:, None], 7)
-    return [scene, *args[1:]]
-
-
-def blocks_from(rows: Tensor) -> Tensor:
-    return listed(any_of_blocks(rows))
-
-
-@pytest.mark.parametrize("with_pose_delta", [False, True])
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize(("n", "moving"), [(513, 0), (1024, 0), (1100, 300), (1300, 20)])
-def test_gradients_of_visible_blocks(
-    n: int, moving: int, stored: bool, own: bool, with_pose_delta: bool, device: torch.device
-) -> None:
-    """They are those of a call that looks for blocks without a gradient itself."""
-    args, there = epilogue_arguments(device, n, moving, stored, own, with_pose_delta)
-    blocks = blocks_from(there)
-    assert 0 < int(blocks[0]) < len(blocks) - 1
-    plain = torch.ops.nurec_lite.gaussian_backward(*args, True)
-    found = torch.ops.nurec_lite.gaussian_backward(*with_unwritten(args, there), True, blocks)
-    still = torch.arange(n, device=device) < n - moving  # others have no means and quaternions
-    for k, (a, b) in enumerate(zip(found[0], plain[0], strict=True)):
-        rows = there & still if k < 2 else there
-        assert a.shape == b.shape and (not len(a) or a[rows].equal(b[rows]))
-    assert found[0][3][there].any() and found[0][0][there & still].any()
-    assert all(a.equal(b) for a, b in zip(found[1], plain[1], strict=True))
-    torch.testing.assert_close(found[2], plain[2], rtol=1e-5, atol=1e-3)  # sums of other rows
-    assert bool(found[2].any()) == with_pose_delta
-
-
-def test_all_blocks_visible_and_none_of_them(device: torch.device) -> None:
-    """With all, the call is the plain one, where idle blocks are written, too; with none, poses get zeros."""
-    args, there = epilogue_arguments(device, 700, 0, True, True, True)
-    plain = torch.ops.nurec_lite.gaussian_backward(*args, True)
-    found = torch.ops.nurec_lite.gaussian_backward(*args, True, blocks_from(torch.ones_like(there)))
-    assert all(a.equal(b) for a, b in zip(found[0], plain[0], strict=True)) and found[2].equal(plain[2])
-    poses = torch.ops.nurec_lite.gaussian_backward(*args, True, blocks_from(torch.zeros_like(there)))[2]
-    assert plain[2].any() and not poses.any()
-
-
-def test_the_epilogue_s_own_checks_with_blocks(device: torch.device) -> None:
-    args, there = epilogue_arguments(device, 700, 20, True, True, True)
-    check_schema(torch.ops.nurec_lite.gaussian_backward.default, (*args, True, blocks_from(there)))
-    for wrong in (torch.ones(5), torch.ones(3)):
-        with pytest.raises(ValueError, match="blocks has shape"):
-            torch.ops.nurec_lite.gaussian_backward(*args, True, wrong.int().to(device))

@@ -4,6 +4,8 @@
 import torch
 from torch import Tensor
 
+from nurec_lite.native.operators.visible_blocks import BLOCK
+
 
 def listed(flags: Tensor) -> Tensor:  # [1 + blocks] int32 from [blocks]
     """The rest of a list may be any number; here it is one that is no block."""
@@ -20,3 +22,8 @@ def flags_of(found: Tensor) -> Tensor:  # [blocks] bool
     flags = torch.zeros(len(numbers), dtype=torch.bool, device=found.device)
     flags[numbers[:n]] = True
     return flags
+
+
+def any_of_blocks(rows: Tensor) -> Tensor:
+    """[blocks] bool from [N] bool."""
+    return torch.stack([part.any() for part in rows.split(BLOCK)])
