@@ -15,7 +15,8 @@ namespace {
 
 constexpr int WARPS = THREADS / 32;
 constexpr float NO_SPHERE = -1;
-constexpr float WIDER = 1.001f, BESIDE = 0.01f;  // factor and metres that a sphere is larger, for rounding
+// A sphere is larger, for rounding: by a factor, in metres, and in metres for each metre from the origin of the world.
+constexpr float WIDER = 1.001f, BESIDE = 0.01f, FAR = 1e-6f;
 
 struct Extent {  // of a Gaussian or a block in the world
     Vec3<float> mean, s;
@@ -88,7 +89,8 @@ __device__ float4 sphere_of(Extent const& g, bool there) {
     Vec3<float> const centre = {middle(g.mean.x), middle(g.mean.y), middle(g.mean.z)}, off = g.mean - centre;
     float const radius = sqrtf(dot(off, off)) + reach * fmaxf(g.s.x, fmaxf(g.s.y, g.s.z));
     float const widest = max_of_block(seen ? radius : NO_SPHERE, warps);
-    return {centre.x, centre.y, centre.z, widest < 0 ? NO_SPHERE : WIDER * widest + BESIDE};
+    float const wider = WIDER * widest + BESIDE + FAR * sqrtf(dot(centre, centre));
+    return {centre.x, centre.y, centre.z, widest < 0 ? NO_SPHERE : wider};
 }
 
 // Marks the block as visible if some view may see one of its Gaussians. All threads of a block call it.
