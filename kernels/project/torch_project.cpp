@@ -2,6 +2,9 @@
 // Binding of nurec_lite::project: checks and allocation, for the CPU and for CUDA.
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
 #include "../common/torch_site.h"
@@ -66,12 +69,17 @@ struct LidarCells {
     at::IntArrayRef columns;
     std::size_t used = 0;
 
-    Cells next(at::Device device, int const*& table) {
-        TORCH_CHECK_VALUE(used < edges.size() && used < columns.size() && used < occupied.size(),
+    void check(std::size_t lidars) const {
+        TORCH_CHECK_VALUE(edges.size() == lidars && columns.size() == lidars && occupied.size() == lidars,
                           "edges, columns and occupied have ", edges.size(), ", ", columns.size(), " and ",
                           occupied.size(), " items, but each needs one for each lidar");
+    }
+
+    Cells next(at::Device device, int const*& table) {
         Tensor const &own = edges[used], &there = occupied[used];
         check_tensor(own, "edges", at::kFloat, {-1}, device);
+        check_finite(own, "edges");
+        check_ascends<float>(own, "edges");
         check_count(columns[used], "columns", MAX_SIDE);
         Cells const found = {own.const_data_ptr<float>(), own.size(0) + 1, columns[used++], nullptr, 0};
         check_tensor(there, "occupied", at::kInt, {found.bands + 1, 3 * found.columns + 1}, device);
@@ -81,7 +89,6 @@ struct LidarCells {
 };
 
 cuda::BlockView block_view(Tensor const& row, int64_t sensor, LidarCells& cells) {
-    check_sensor_kind(sensor);
     check_tensor(row, "a row of views", at::kFloat, {VIEW_NUMBERS}, row.device());
     check_sensor(row, sensor != LIDAR);
     cuda::BlockView found = {row_of(row), sensor == CAMERA_WITH_LENS, nullptr, {}};
@@ -99,6 +106,8 @@ cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tens
     check_tensor(opacity_logits, "opacity_logits", at::kFloat, {n}, device);
     check_tensor(lidar_logits, "lidar_logits", at::kFloat, {n, -1}, device);
     check_tensor(spheres, "spheres", at::kFloat, {blocks_of_store(n), 4}, device);
+    TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(spheres.const_data_ptr<float>()) % 16 == 0,
+                      "spheres do not begin at a multiple of 16 bytes; call .clone()");
     TORCH_CHECK_VALUE(still >= 0 && still <= n, "still is ", still, ", but must be 0 to ", n, ", the Gaussians");
     int64_t const columns = lidar_logits.size(1);
     return {n,
@@ -121,7 +130,9 @@ Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor cons
     check_count(in.views, "number of views", cuda::MAX_BLOCK_VIEWS);
     TORCH_CHECK_VALUE(sensors.size() == views.size(), "sensors has ", sensors.size(), " values, but there are ",
                       views.size(), " views");
+    for (int64_t const sensor : sensors) check_sensor_kind(sensor);
     LidarCells cells = {edges, occupied, columns};
+    cells.check(std::size_t(std::count(sensors.begin(), sensors.end(), LIDAR)));
     for (std::size_t k = 0; k < views.size(); ++k) {
         TORCH_CHECK_VALUE(views[k].device() == means.device(), "a row of views is on ", views[k].device(),
                           ", but means are on ", means.device());

@@ -188,12 +188,10 @@ def test_spheres_of_hidden_blocks_change_nothing(
     """Relocations bring dead Gaussians of a hidden block to the surface, in place or into a larger store."""
     if device.type == "cpu":
         install(monkeypatch)
-    runs, reset = [], []
+    runs, inner, reset = [], BlockSpheres._reset, []
+    monkeypatch.setattr(BlockSpheres, "_reset", lambda known, g: (reset.append(1), inner(known, g))[1])
     for kept in (True, False):
-        if kept:
-            inner = BlockSpheres.forget
-            monkeypatch.setattr(BlockSpheres, "forget", lambda known, inner=inner: (reset.append(1), inner(known))[1])
-        else:
+        if not kept:
             monkeypatch.setattr(BlockSpheres, "of", lambda _, g: no_spheres(g))
         stages = stages_with(device, (*ALL, "fused_project", *(("cuda_graph",) if recorded else ())))
         state = underground(stages, device)

@@ -49,7 +49,8 @@ class BlockSpheres:
     def _reset(self, g: Gaussians) -> None:
         if self._spheres is None or g.node is not self._node:
             self._spheres = no_spheres(g)
-        self.forget()
+        else:
+            self.forget()
         self._node, self._version = g.node, g.node._version
 
     def forget(self) -> None:
