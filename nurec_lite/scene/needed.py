@@ -70,7 +70,7 @@ class CapLimits:
 
 def _within(budget: TrainConfig) -> int:
     """Gaussians that the seconds or the steps suffice for; MIN_GAUSSIANS at least, or fewer in a budget of few seconds."""
-    seconds = budget.seconds or math.inf  # without any, a first scene is all
+    seconds = budget.seconds or math.inf  # None: steps alone count; 0: nothing is trained
     by_steps = UNLIMITED if budget.steps is None else GAUSSIANS_PER_STEP * budget.steps
     least = min(MIN_GAUSSIANS, max(MIN_GAUSSIANS // 4, LEAST_PER_SECOND * seconds))
     return int(max(least, min(UNLIMITED, GAUSSIANS_PER_SECOND * seconds, by_steps)))

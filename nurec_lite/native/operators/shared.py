@@ -88,7 +88,7 @@ def packed_view(view: CameraView | LidarView) -> Tensor:
 
 
 def grid_args(view: CameraView | LidarView, device: torch.device, *size: int, closed: bool = False) -> tuple[Grid, int]:
-    """Returns a lidar's cells, as Lidar.cells takes the rest, and their number of columns; for a camera, none."""
+    """Returns a lidar's cells, of this size and closed or open as Lidar.cells has them, and their number of columns; for a camera, none."""
     cells = view.lidar.cells(*size, device=device, closed=closed) if isinstance(view, LidarView) else _NO_CELLS
     return Grid(lidar_directions(view), cells.edges), cells.columns
 

@@ -7,7 +7,8 @@ and fills the rows of visible Gaussians, and one kernel turns the rows of all vi
 fused_activate it goes on to the stored parameters and adds the gradients of regularisers and colours on the way. On a long drive it
 leaves those of unseen Gaussians out, so that no pass after it has to. Where the update is sparse, too (fused_adam), a step first finds the
 blocks of 256 neighbours in the store that an image or a sweep may see. Activation, colours, regularisers, epilogue, update and noise pass
-the others by. If poses are corrected, the same kernel sums the six numbers of a view's pose gradient.
+the others by. A sphere stands for a hidden block: its Gaussians are read again when a view sees the
+sphere. If poses are corrected, the same kernel sums the six numbers of a view's pose gradient.
 Source: none that we know of. Formulas: kernels/math/moments.cuh.
 Gain, code before and after, limits: docs/options/fused_project.md.
 Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view has an epilogue of
