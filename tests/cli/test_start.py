@@ -32,6 +32,13 @@ def test_a_run_begins_without_what_it_needs_later_or_never() -> None:
     assert len(others) < 200  # 177 with Hydra 1.3 and Pillow 13
 
 
+def test_an_end_does_without_the_checks_of_captures() -> None:
+    """They take a third of the imports of results. A run asks for them if it has corrected sensors by much."""
+    found = imported_by("import nurec_lite.train\nimport nurec_lite.report.results")
+    assert "nurec_lite.evaluation.findings" in found
+    assert found.isdisjoint({"nurec_lite.capture.checks.cameras", "nurec_lite.capture.checks.run", "scipy"})
+
+
 def test_an_optimizer_does_without_torch_s_compiler() -> None:
     program = """
 import torch

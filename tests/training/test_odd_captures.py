@@ -26,7 +26,7 @@ from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config, DataConfig, DensityConfig, LearningRates, ModelConfig, TrainConfig
-from nurec_lite.evaluation import findings as search
+from nurec_lite.evaluation import corrected_sensors as search
 from nurec_lite.evaluation.findings import findings
 from nurec_lite.evaluation.results import table
 from nurec_lite.scene.calibration import none_known
