@@ -66,5 +66,5 @@ if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m nurec_
     announce(sys.orig_argv)
     begin_device(sys.orig_argv)
     if any(f"nurec_lite.{verb}" in sys.orig_argv for verb in VERBS):  # whose modules call `end_imports`
-        begin_libraries()
         begin_imports()
+        begin_libraries()

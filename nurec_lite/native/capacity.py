@@ -38,6 +38,15 @@ class CapacityTracker:
         if known is None or known < self._near * most or known > SHRINK_FROM * anew:
             self._capacities[kind] = anew
 
+    def expect(
+        self,
+        more: float,  # multiple of the Gaussians until now
+    ) -> None:
+        """Enlarges capacities for as many times longer lists. Otherwise the first lists would overflow."""
+        for kind, needed in self._needed.items():
+            enlarged = rounded_up(int(self.slack * more * max(needed)))
+            self._capacities[kind] = max(self._capacities[kind], enlarged)
+
 
 def rounded_up(n: int) -> int:
     """Rounds up to a number with only four binary digits before zeros; at most an eighth more."""

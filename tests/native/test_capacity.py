@@ -49,6 +49,21 @@ def test_a_long_list_is_forgotten_after_so_many_others() -> None:
     assert capacities.of(image.view) == 104
 
 
+def test_more_gaussians_make_longer_lists() -> None:
+    capacities, (image,) = CapacityTracker(slack=1.5), tiny_shots((0,), ()).images
+    capacities.expect(3.0)
+    assert capacities.of(image.view) is None
+    capacities.learn(image.view.kind, 800)
+    capacities.learn(image.view.kind, 1000)
+    capacities.expect(2.0)
+    assert capacities.of(image.view) == 3072  # 3000, and then up
+    for needed in (1000, 2000):
+        capacities.learn(image.view.kind, needed)
+        assert capacities.of(image.view) == 3072
+    capacities.expect(1.01)
+    assert capacities.of(image.view) == 3072  # 3030
+
+
 def test_a_capacity_stays_until_it_is_twice_too_large() -> None:
     capacities, (image,) = CapacityTracker(slack=1.5), tiny_shots((0,), ()).images
     capacities.learn(image.view.kind, 1000)

@@ -2,6 +2,7 @@
 """The option `no_sync`: nothing in a step asks the device for a number, and lists without enough capacity cost time alone."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -130,6 +131,17 @@ def test_too_little_capacity_changes_nothing(at: set[int]) -> None:
     assert no_sync_of(stages).redone >= len(at)
     assert_same(plain, overflown)
     assert len(plain.scene.gaussians) > len(tiny_state().scene.gaussians)
+
+
+def test_lists_get_longer_with_more_gaussians(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Growth in steps 3 and 7, also where the steps after it are done again."""
+    for at in (set[int](), {4}):
+        state, stages = tiny_state(), cramped(stages_of(OPTIONS), at)
+        before, found = len(state.scene.gaussians), list[float]()
+        monkeypatch.setattr(no_sync_of(stages).capacities, "expect", found.append)
+        steps(stages, state, 10)
+        assert len(found) == 2 and min(found) > 1
+        assert math.prod(found) == pytest.approx(len(state.scene.gaussians) / before)
 
 
 def test_too_little_capacity_changes_nothing_where_one_kernel_updates_all() -> None:

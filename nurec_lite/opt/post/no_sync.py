@@ -56,6 +56,7 @@ class NoSync:
         self._try_step: Learn = try_step  # the baseline's, until `around` sets another
         self._in_flight: deque[InFlightStep] = deque()  # under way, the oldest first
         self._training = False  # within a step: rendering without training has all the capacity that it needs
+        self._gaussians = 0  # of the last step
 
     def capacity(self, view: AnyView) -> Capacity:
         return self.capacities.of(view) if self._training else None
@@ -75,6 +76,7 @@ class NoSync:
     def _start(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         if state.failed is None:
             state.failed = torch.zeros((), device=state.device)
+        self._expect(len(state.scene.gaussians))
         before, self._training = Snapshot.of(state), True
         try:
             result = self._try_step(stages, state, shots)
@@ -87,6 +89,12 @@ class NoSync:
         oldest = InFlightStep(state.step, state.progress, shots, before, result.lists, arrival)
         self._in_flight.append(oldest)
         return result
+
+    def _expect(self, gaussians: int) -> None:
+        """Enlarges capacities when Gaussians were added."""
+        if gaussians > self._gaussians > 0:
+            self.capacities.expect(gaussians / self._gaussians)
+        self._gaussians = gaussians
 
     def _note(self, result: StepResult) -> None:
         """Learns the lengths of lists without a capacity, which are known at once."""
