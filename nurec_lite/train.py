@@ -179,7 +179,7 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
                 end_first_scene()
             with span("first scene"):
                 state = _made(stages, config, capture, device, content, digest)
-            state.accept = partial(accept, state, checks)
+            state.accept, state.checked = partial(accept, state, checks), checks.ended
             if not begins_unchecked(state):
                 state.end_checks()
         state = _shared(state)

@@ -47,6 +47,7 @@ class TrainState:
     consistent: bool = True  # False while a step changes it; it must not be saved then
     # ends the checks of the capture, and raises if it is wrong; None: it has passed them. Nothing is saved before that
     accept: Callable[[], None] | None = None
+    checked: Callable[[], bool] = lambda: True  # whether the checks have ended, so that `accept` does not wait
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists are as long as they need
     failed: Tensor | None = None

@@ -5,7 +5,9 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -65,6 +67,32 @@ def test_a_capture_is_accepted_after_a_fixed_number_of_steps(tmp_path: Path, ste
     state = unaccepted(steps, lambda state: seen.append((state.step, path.exists())))
     train(idle(), state, path)
     assert seen == [(at, False)] and state.accept is None and load_checkpoint(path, "cpu")["counters"]["step"] == steps
+
+
+def test_a_budget_of_seconds_never_waits_for_checks_that_go_on(tmp_path: Path) -> None:
+    seen = list[int]()
+    state = unaccepted(1, lambda state: seen.append(state.step))
+    state.config = replace(state.config, train=replace(state.config.train, steps=None, seconds=0.5))
+    state.checked = lambda: state.step >= 3 * FEW
+    train(idle(), state, tmp_path / "checkpoint.pt")
+    assert seen == [3 * FEW] and state.step > 3 * FEW
+
+
+def test_a_budget_of_seconds_ends_with_the_verdict(tmp_path: Path) -> None:
+    state = unaccepted(1, refuse)
+    state.config = replace(state.config, train=replace(state.config.train, steps=None, seconds=0.1))
+    state.checked = lambda: False
+    with pytest.raises(CaptureError, match="clocks of two sensors"):
+        train(idle(), state, tmp_path / "checkpoint.pt")
+    assert state.step > FEW and not list(tmp_path.iterdir())
+
+
+def test_checks_say_when_they_have_ended() -> None:
+    go = Event()
+    checks = BegunChecks(lambda: (go.wait(), ([], {}))[1])
+    assert not checks.ended()
+    go.set()
+    assert checks.doubts() == [] and checks.ended()
 
 
 def test_a_checkpoint_that_is_due_waits_for_the_checks(tmp_path: Path) -> None:

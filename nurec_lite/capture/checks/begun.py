@@ -70,6 +70,10 @@ class BegunChecks:
             self._result.result()
             raise
 
+    def ended(self) -> bool:
+        """Whether the checks have ended: `doubts` and `starts` do not wait then."""
+        return self._result.done()
+
     def close(self) -> None:
         """Ends the work where another process does it, and nobody waits for it any more."""
         if self._close is not None:
