@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's libraries, loaded by a thread while Python imports modules that need no torch. They take half a second.
 
-The system loads one library at a time. Extension modules of those imports would wait for torch's libraries, so they come first.
+The system loads one library at a time. Extension modules that Hydra imports would wait for torch's libraries, so they come first.
 """
 
 import ctypes
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,30 +14,19 @@ from threading import Thread
 
 GLOBAL = "libtorch_global_deps.so"  # in torch's own order, with its mode
 REST = "libtorch_python.so"  # which needs all others
-EXTENSIONS = (  # of the modules below and of Hydra; some Pythons hold them themselves
+EXTENSIONS = (  # that Hydra imports; some Pythons hold them themselves
     "_socket", "select", "array", "_pickle", "_heapq", "_queue", "_uuid", "_datetime", "binascii", "_hashlib", "_blake2", "_contextvars",
-    "_decimal", "_zoneinfo", "yaml._yaml", "fcntl", "_posixsubprocess", "grp", "mmap", "_csv", "cmath", "_ssl", "_multiprocessing",
-    "_posixshmem", "_asyncio",
-)  # fmt: skip
-MODULES = (  # that torch imports
-    "typing_extensions", "unittest.mock", "urllib.request", "importlib.metadata", "multiprocessing.spawn", "multiprocessing.connection",
-    "tarfile", "pickletools", "csv", "concurrent.futures.thread", "gzip", "tqdm",
+    "_decimal", "yaml._yaml",
 )  # fmt: skip
 
 
 def begin_libraries() -> Thread:
-    """Loads torch's libraries in a thread, and imports modules that torch will ask for."""
-    _import(EXTENSIONS)
-    thread = Thread(target=_load, name="early libraries")  # an exit in the midst of loading would crash
-    thread.start()
-    _import(MODULES)
-    return thread
-
-
-def _import(names: Iterable[str]) -> None:
-    for name in names:
+    for name in EXTENSIONS:
         with suppress(ImportError):
             import_module(name)
+    thread = Thread(target=_load, name="early libraries")  # an exit in the midst of loading would crash
+    thread.start()
+    return thread
 
 
 def _load() -> None:

@@ -37,6 +37,19 @@ assert torch._meta_registrations.meta_addbmm is not None and "torch._decomp" in 
 """
 
 
+NO_EXTENSIONS = """
+import logging, sys
+from importlib.machinery import ExtensionFileLoader
+from nurec_lite.base.early_libraries import begin_libraries
+begin_libraries()
+before = set(sys.modules)
+import hydra
+new = [name for name, module in sys.modules.items() if name not in before]
+late = [name for name in new if isinstance(getattr(sys.modules[name].__spec__, "loader", None), ExtensionFileLoader)]
+assert len(new) > 100 and late == [], late
+"""
+
+
 def test_garbage_is_collected_again() -> None:
     begin_imports()
     assert not gc.isenabled()
@@ -53,6 +66,11 @@ def test_modules_of_frames_are_those_that_inspect_finds() -> None:
     end_imports()
     assert inspect.getmodule is whole
     assert found == (sys.modules[__name__], whole(gc), whole(begin_imports))
+
+
+def test_hydra_waits_for_no_library_while_those_of_torch_load() -> None:
+    """Its modules of compiled code are there before."""
+    subprocess.run([sys.executable, "-c", NO_EXTENSIONS], check=True, timeout=120)
 
 
 def test_the_compilers_parts_of_torch_come_when_they_are_used() -> None:
