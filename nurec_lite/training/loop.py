@@ -23,7 +23,7 @@ from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 
 log = logging.getLogger("nurec_lite")
-UNCHECKED = 200  # steps, if their number is the budget, before a capture has passed its checks: they take 0.7 to 1 s on KITTI 0009
+UNCHECKED = 200  # steps before a capture has passed its checks, which take 0.7 to 1 s on KITTI 0009
 
 
 def train(
@@ -33,7 +33,8 @@ def train(
     stepped: Callable[[], None] = lambda: None,  # called after the last step, before the checkpoint is written
 ) -> None:
     """Trains until the budget is spent; saves now and then and at the end, also if it ends otherwise. Checks of the capture go on
-    meanwhile: a number of steps always waits for them after the same one, so that a seed gives the same scene."""
+    meanwhile. A budget of steps waits for them after UNCHECKED steps, so that a seed gives the same scene. A budget of seconds takes their
+    verdict when it is there."""
     budget, ranks = state.config.train, present()
     bar = Bar(budget.steps, budget.seconds)
     with StopWish() as stop, timed(budget.timing and ranks.first, state.device, checkpoint.parent):
@@ -63,7 +64,7 @@ def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, 
         unsaved = time.monotonic() - saved if state.step > saved_step else 0.0
         progress, stopped, due = ranks.agree(*_wishes(state, ranks, stop, unsaved))
         stop.asked = stop.asked or bool(stopped)
-        if state.accept is not None and (_knows_its_capture(state) or progress >= 1 or stopped or due):
+        if state.accept is not None and (_awaits_checks(state) or progress >= 1 or stopped or due):
             complete_steps(stages, state)
             state.end_checks()
         if due:
@@ -78,8 +79,8 @@ def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, 
     complete_steps(stages, state)
 
 
-def _knows_its_capture(state: TrainState) -> bool:
-    """Whether it is time for the verdict of the checks: in a budget of seconds as soon as they have ended."""
+def _awaits_checks(state: TrainState) -> bool:
+    """Whether the run takes the verdict of the checks now, and waits for it if they have not ended."""
     return state.checked() if state.config.train.steps is None else state.step >= UNCHECKED
 
 

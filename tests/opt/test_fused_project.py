@@ -109,9 +109,8 @@ def underground(
     stages.feed.schedule(stages, state)
     with torch.no_grad():
         state.scene.gaussians.means[:BELOW, 2] -= 300
-    for _ in range(
-        2
-    ):  # a busy GPU would say only after the step which Gaussians do not move; until then all may be visible
+    # a busy GPU would say only after the step which Gaussians move, and until then all blocks count
+    for _ in range(2):
         for stage in stages.changes.capturable:
             stage.graph_key(state.scene)
         idle(device)
