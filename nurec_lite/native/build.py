@@ -61,7 +61,7 @@ _ENGLISH = {"LC_ALL": "C"}  # the output of compilers is searched for errors
 def library(architecture: str = "") -> Path:
     """Path of the compiled library, built if it is not there yet; BuildError if it cannot be."""
     tools = find_tools(architecture)
-    folder = private_folder(cache_folder(), fingerprint(tools))
+    folder = _folder(tools)
     try:
         if not _whole(folder):
             with alone(folder / "lock") as lock:
@@ -73,12 +73,17 @@ def library(architecture: str = "") -> Path:
     return folder / LIBRARY
 
 
-def is_built(architecture: str) -> bool:
-    """Whether `library` has nothing to compile."""
+def built(architecture: str) -> Path | None:
+    """Path of the library if `library` has nothing to compile."""
     try:
-        return _whole(private_folder(cache_folder(), fingerprint(find_tools(architecture))))
+        folder = _folder(find_tools(architecture))
     except (BuildError, OSError):
-        return False
+        return None
+    return folder / LIBRARY if _whole(folder) else None
+
+
+def _folder(tools: Toolchain) -> Path:
+    return private_folder(cache_folder(), fingerprint(tools))
 
 
 def _whole(folder: Path) -> bool:

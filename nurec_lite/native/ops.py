@@ -7,11 +7,11 @@ Wrong arguments raise ValueError or TypeError: shapes, dtypes and devices always
 always, on CUDA only with NUREC_LITE_CHECK=1 in the environment, since every such check waits for the device.
 """
 
-from functools import lru_cache
+from pathlib import Path
 
 import torch
 
-from nurec_lite.native.build import is_built, library
+from nurec_lite.native.build import built, library
 from nurec_lite.native.operators import (
     activate,
     correct_view,
@@ -51,18 +51,27 @@ OPERATORS = (
 )  # with gradients, or with an error that names the function that has them
 
 
-@lru_cache(maxsize=1)
+_registered: list[Path] = []  # the library, once it is loaded
+
+
 def load() -> None:
     """Compiles the kernels if need be and registers them; nurec_lite.native.build.BuildError names a missing tool."""
-    torch.ops.load_library(str(library(_architecture())))
-    for operator in OPERATORS:
-        operator.register()
+    if not _registered:
+        _register(library(_architecture()))
 
 
 def load_built() -> None:
     """Loads the kernels if nothing has to be compiled; else does nothing."""
-    if is_built(_architecture()):
-        load()
+    path = None if _registered else built(_architecture())
+    if path is not None:
+        _register(path)
+
+
+def _register(path: Path) -> None:
+    torch.ops.load_library(str(path))
+    for operator in OPERATORS:
+        operator.register()
+    _registered.append(path)
 
 
 def _architecture() -> str:
