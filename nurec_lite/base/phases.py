@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from nurec_lite.base.bytecode import compiled_anew
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.ranges import switch
 
@@ -55,7 +56,7 @@ def _line(path: str, begin: float, seconds: float) -> str:
 
 @contextmanager
 def phases(wanted: bool) -> Iterator[None]:
-    """Records the phases of the run within the block, if wanted, and prints them once at its end."""
+    """Records the phases of the run within the block, if wanted, and prints them once at its end, with a remedy for slow imports."""
     if not wanted:
         yield
         return
@@ -65,3 +66,6 @@ def phases(wanted: bool) -> Iterator[None]:
             yield
     finally:
         log.info("train.timing: seconds of the run since the process began\n%s", recorder.table())
+        slower = compiled_anew()
+        if slower is not None:
+            log.info("%s", slower)

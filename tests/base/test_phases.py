@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from nurec_lite.base.bytecode import compiled_anew
 from nurec_lite.base.phases import Phase, Phases, phases
 from nurec_lite.base.ranges import span
 
@@ -19,8 +20,9 @@ def test_phases_of_one_name_are_added_up_and_deep_ones_left_out() -> None:
 def test_they_are_printed_also_if_the_run_fails(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), pytest.raises(ValueError, match="late"), phases(True), span("read"):
         raise ValueError("late")
-    (record,) = caplog.records
-    assert "imports and configuration" in record.getMessage() and "read" in record.getMessage()
+    said = caplog.records[0].getMessage()
+    assert "imports and configuration" in said and "read" in said
+    assert [record.getMessage() for record in caplog.records[1:]] == list(filter(None, [compiled_anew()]))
 
 
 def test_nothing_is_recorded_unless_wanted(caplog: pytest.LogCaptureFixture) -> None:
