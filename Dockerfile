@@ -9,6 +9,6 @@ RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /
 ENV NUREC_LITE_CACHE=/cache
 WORKDIR /nurec_lite
 COPY . .
-RUN pip install --no-cache-dir -c constraints.txt -e '.[cuda,view]'
+RUN pip install --no-cache-dir -c constraints.txt -e '.[cuda,view]' && python -m compileall -q nurec_lite
 ENTRYPOINT ["python"]
 CMD ["-m", "nurec_lite.train", "--help"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A start that compiles modules anew says why, and what helps."""
+"""A start without kept bytecode names the cause and a remedy."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def said(package: Path, **variables: str) -> str:
-    """What a program says that imports the package."""
+    """Returns the sentence of a program that imports the package, or None in words."""
     command = [sys.executable, "-c", PROGRAM.format(folder=str(package))]
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
