@@ -7,6 +7,7 @@ from functools import cache
 
 import torch
 
+from nurec_lite.base.bytecode import compiled_anew
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.version import UNKNOWN, answer, commit
 
@@ -63,6 +64,8 @@ def environment(device: torch.device) -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "commit": commit(),
     }
+    if compiled_anew() is not None:
+        found["bytecode"] = "not kept, so each start takes longer"
     return found | ({"cuda": str(torch.version.cuda), "driver": driver()} if device.type == "cuda" else {})
 
 

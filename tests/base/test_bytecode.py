@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from nurec_lite.base import environment
 
 PROGRAM = """
 import sys
@@ -53,3 +56,9 @@ def test_a_folder_that_cannot_be_written(package: Path) -> None:
     assert found.startswith(f"Python cannot write into {package}/large/__pycache__,")
     assert found.endswith("set PYTHONPYCACHEPREFIX to a folder of your own")
     assert said(package, PYTHONPYCACHEPREFIX=str(package / "own")) == "None"
+
+
+@pytest.mark.parametrize("sentence", [None, "Python cannot write"])
+def test_reports_say_that_starts_took_longer(sentence: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "compiled_anew", lambda: sentence)
+    assert ("bytecode" in environment.environment(torch.device("cpu"))) == (sentence is not None)
