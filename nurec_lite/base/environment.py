@@ -8,7 +8,9 @@ from functools import cache
 import torch
 
 from nurec_lite.base.bytecode import compiled_anew
+from nurec_lite.base.control_groups import cores_allowed, memory_left
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.threads import cores
 from nurec_lite.base.version import UNKNOWN, answer, commit
 
 HOST_THREADS = 8  # of the host with a GPU: decoding a batch gains little from more (benchmarks/LOG.md)
@@ -16,11 +18,17 @@ HOST_THREADS = 8  # of the host with a GPU: decoding a batch gains little from m
 
 def choose_device(name: str) -> torch.device:
     """The device of that name. With a GPU the host only decodes and copies, in operators of some 100 000 numbers that would each wake a
-    thread a core: it gets HOST_THREADS at most, unless OMP_NUM_THREADS is set."""
+    thread a core: it gets HOST_THREADS at most."""
     device = _device(name)
-    if device.type == "cuda" and not os.environ.get("OMP_NUM_THREADS"):
-        torch.set_num_threads(min(HOST_THREADS, torch.get_num_threads()))
+    keep_to_cores(HOST_THREADS if device.type == "cuda" else None)
     return device
+
+
+def keep_to_cores(most: int | None = None) -> None:
+    """Gives torch no more threads than that, nor than the cores of a container, unless OMP_NUM_THREADS is set."""
+    limits = [n for n in (most, None if cores_allowed() is None else cores()) if n is not None]
+    if limits and not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(min(torch.get_num_threads(), *limits))
 
 
 def _device(name: str) -> torch.device:
@@ -37,11 +45,13 @@ def _device(name: str) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int:
-    """Free bytes of the GPU, with those that torch keeps for later, or of the host, where the file cache counts as used."""
+    """Free bytes of the GPU, with those that torch keeps for later. Or free bytes of the host, where the file cache counts as used; in a
+    container no more than it may take."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + kept
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free, left = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), memory_left()
+    return free if left is None else min(free, left)
 
 
 def device_name(device: torch.device) -> str:
@@ -58,7 +68,7 @@ def environment(device: torch.device) -> dict[str, str]:
     """Hardware and versions that figures depend on, for reports."""
     found = {
         "device": device_name(device),
-        "cores": str(os.cpu_count()),
+        "cores": str(cores()),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": f"{platform.system()} {platform.machine()}",

@@ -6,7 +6,10 @@ A process starts as many threads as it finds cores, and several such processes a
 each of them its share.
 """
 
+import math
 import os
+
+from nurec_lite.base.control_groups import cores_allowed
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
@@ -25,5 +28,6 @@ def share(
 
 
 def cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Number of cores that this process may use. A limit in parts of a core counts as the next whole number."""
+    limit, found = cores_allowed(), len(os.sched_getaffinity(0))
+    return found if limit is None else max(1, min(found, math.ceil(limit)))

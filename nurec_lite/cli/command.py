@@ -19,6 +19,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 
 from nurec_lite.base.beginning import begun
 from nurec_lite.base.config_store import store
+from nurec_lite.base.environment import keep_to_cores
 from nurec_lite.base.errors import ConfigError, UserError, unreachable
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.lean_imports import end_imports
@@ -64,6 +65,7 @@ def command(
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
     interrupt_on_signals()
     begun()
+    keep_to_cores()
     with mended(verb):
         _check_ranks(verb, arguments)
         _check_flags(verb, arguments)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole service: scenes, the thread that renders, the gRPC server, and the figures."""
 
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+from nurec_lite.base.threads import cores
 from nurec_lite.base.version import commit
 from nurec_lite.config import ServeConfig
 from nurec_lite.service.address import check_addresses
@@ -40,7 +40,7 @@ class Service:
             self.scenes.get(self.scenes.names()[0])
             self._worker = Worker(self.figures, config.max_waiting, self.scenes.device)
             stack.callback(self._worker.close)
-            encoders = stack.enter_context(ThreadPoolExecutor(min(ENCODERS, os.cpu_count() or 1), "encoder"))
+            encoders = stack.enter_context(ThreadPoolExecutor(min(ENCODERS, cores()), "encoder"))
             calls = Calls(self.scenes, self._worker, masks, encoders, version, commit())
             server = Server(config, calls, self.figures, Health(self.healthy, self._stopping.is_set))
             stack.callback(server.stop, config.stop_seconds)

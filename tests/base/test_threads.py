@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from nurec_lite.base import environment
+from nurec_lite.base import environment, threads
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.threads import share
 
@@ -21,6 +21,7 @@ def test_each_gets_an_equal_part_of_the_cores(
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(100, 100 + cores)))
+    monkeypatch.setattr(threads, "cores_allowed", lambda: None)
     assert share(processes) == {"OMP_NUM_THREADS": expected}
 
 

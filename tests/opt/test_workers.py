@@ -13,6 +13,7 @@ from same_shots import assert_same
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.backends import build_stages
+from nurec_lite.base import threads
 from nurec_lite.base.options import parameters_of
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import CaptureError
@@ -59,6 +60,7 @@ def test_the_option_swaps_one_stage() -> None:
 def test_how_many_processes(given: int, cores: int, started: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it is told, as many as cores are left beside the training, but not so many that memory counts."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(threads, "cores_allowed", lambda: None)
     stages = apply(reference_stages(), count=given, ahead=2)
     assert isinstance(stages.feed.next_batch, LoaderProcesses) and stages.feed.next_batch.count == started
 

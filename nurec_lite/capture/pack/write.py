@@ -2,7 +2,6 @@
 """Writes a pack. Frames are loaded one after another, and encoded by a few threads, because the codecs leave the lock free."""
 
 import json
-import os
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from nurec_lite.base.files import written
 from nurec_lite.base.folders import check_file
+from nurec_lite.base.threads import cores
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.masks.pictures import encode_mask
 from nurec_lite.capture.pack.check import (
@@ -160,7 +160,7 @@ def image_of(
 
 def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
     """Results in the order of the jobs; only a few are held at a time."""
-    threads = min(os.cpu_count() or 1, MAX_THREADS)
+    threads = min(cores(), MAX_THREADS)
     waiting: deque[tuple[str, Future[bytes]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for member, encode in jobs:
