@@ -28,6 +28,7 @@ MEET = timedelta(seconds=300)  # for all ranks to come
 LOOK = 0.5  # seconds between two looks at the other ranks
 GRACE = 2.0  # seconds for a rank that has lost another one to end by itself
 END = 2  # exit status
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"  # torchrun keeps its store when it restarts ranks, with addresses of those that have ended
 _CAUSE, _PRINTED = "end/cause", "end/printed"  # in the store
 
 
@@ -265,6 +266,7 @@ def _meet(place: Place, backend: str) -> Any:
     try:
         store, rank, size = next(iter(torch.distributed.rendezvous("env://", place.rank, place.size, timeout=MEET)))
         store.set_timeout(MEET)
+        store = torch.distributed.PrefixStore(f"attempt/{os.environ.get(ATTEMPT, '0')}", store)
         torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size)
     except (RuntimeError, ValueError, OSError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"

@@ -24,9 +24,10 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def surroundings(rank: int, size: int, port: int) -> dict[str, str]:
+def surroundings(rank: int, size: int, port: int, attempt: int = 0) -> dict[str, str]:
     """Variables of the environment that torchrun writes."""
     places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
+    places["TORCHELASTIC_RESTART_COUNT"] = attempt
     return {
         "MASTER_ADDR": "127.0.0.1",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -34,8 +35,8 @@ def surroundings(rank: int, size: int, port: int) -> dict[str, str]:
     }
 
 
-def _child(work: Callable[[int], Any], rank: int, size: int, port: int, results: Any, said: Path) -> None:
-    os.environ.update(surroundings(rank, size, port))
+def _child(work: Callable[[int], Any], rank: int, size: int, port: int, attempt: int, results: Any, said: Path) -> None:
+    os.environ.update(surroundings(rank, size, port, attempt))
     torch.set_num_threads(1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -65,23 +66,33 @@ def _received(receiver: Any) -> Any:
         return None
 
 
+def _store(port: int) -> Any:
+    """The store of all attempts, as torchrun has it."""
+    return torch.distributed.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+
+
 class Started:
     """Ranks under way."""
 
-    def __init__(self, size: int, work: Callable[[int], Any], said: Path) -> None:
-        self.said, port = said, free_port()
+    def __init__(
+        self,
+        size: int,
+        work: Callable[[int], Any],
+        said: Path,
+        before: "Started | None" = None,  # ranks that have ended, and that these ones replace as by torchrun --max-restarts
+    ) -> None:
+        self.said, self.port = said, before.port if before else free_port()
+        self.attempt = before.attempt + 1 if before else 0
         pipes = [CONTEXT.Pipe(duplex=False) for _ in range(size)]
         self.receivers = [receiver for receiver, _ in pipes]
         self.processes = [
-            CONTEXT.Process(target=_child, args=(work, rank, size, port, sender, said))
+            CONTEXT.Process(target=_child, args=(work, rank, size, self.port, self.attempt, sender, said))
             for rank, (_, sender) in enumerate(pipes)
         ]
         for process, (_, sender) in zip(self.processes, pipes, strict=True):
             process.start()
             sender.close()
-        self.store = torch.distributed.TCPStore(
-            "127.0.0.1", port, is_master=True, wait_for_workers=False
-        )  # as torchrun has it
+        self.store = before.store if before else _store(self.port)
 
     def codes(self) -> list[int]:
         """Waits for all."""

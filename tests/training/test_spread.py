@@ -169,12 +169,14 @@ def train_in(out: Path, made: Config) -> None:
     ranks.leave()
 
 
-def started(out: Path, made: Config) -> Started:
+def started(out: Path, made: Config, before: Started | None = None) -> Started:
     def work(rank: int) -> None:
+        if before is not None:
+            time.sleep(rank)  # the other one meanwhile finds what an earlier rank has left
         with mended("train"):
             train_in(out, made)
 
-    return Started(2, work, out.with_suffix(".txt"))
+    return Started(2, work, out.with_suffix(".txt"), before)
 
 
 def scene_of(out: Path) -> dict[str, torch.Tensor]:
@@ -208,6 +210,20 @@ def test_a_rank_that_is_killed_ends_all_with_one_sentence_and_a_whole_checkpoint
     )
     step = load_checkpoint(out / "checkpoint.pt", "cpu")["counters"]["step"]
     train_in(tmp_path / "on", config(int(step) + 1, out))
+
+
+def test_ranks_that_torchrun_restarts_go_on(tmp_path: Path) -> None:
+    """Its store still has the addresses of those that have ended, and the cause of their end."""
+    out = tmp_path / "run"
+    ranks = started(out, config(100_000, checkpoint_seconds=0.1))
+    deadline = time.monotonic() + 60
+    while not (out / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(ranks.processes[0].pid, signal.SIGKILL)
+    assert ranks.codes() == [-signal.SIGKILL, 2]
+    step = int(load_checkpoint(out / "checkpoint.pt", "cpu")["counters"]["step"])
+    started(out, config(step + 2, out), ranks).results()
+    assert load_checkpoint(out / "checkpoint.pt", "cpu")["counters"]["step"] == step + 2
 
 
 def test_an_error_of_all_ranks_is_one_sentence(tmp_path: Path) -> None:
