@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +29,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser
 from nurec_lite.config import Config
+from nurec_lite.readers import open_capture
 
 ROOT = Path(__file__).resolve().parents[2]
 AXES = ("frames", "pixels", "rays", "gaussians", "gpus")
@@ -82,7 +84,28 @@ def measured(point: dict[str, int], arguments: list[str], steps: int) -> Report:
     }
 
 
+def check_frames(config: Config, wanted: list[int]) -> None:
+    """Refuses more frames than the capture has: all runs would have the same."""
+    capture = open_capture(config.data)
+    found = len({*capture.moments.images, *capture.moments.sweeps})
+    if max(wanted) > found:
+        fewer = " ".join(str(max(2, found // part)) for part in (1, 2, 4))
+        raise UserError(f"--frames {max(wanted)}: {capture.name} has {found}; give fewer, as in --frames {fewer}")
+
+
+def distinct(rows: list[Report]) -> list[Report]:
+    """Returns the rows without those of as many Gaussians as another one of that axis: a capture may have no more points."""
+    kept: dict[tuple[str, int], Report] = {}
+    for row in rows:
+        size = row["gaussians"] if row["axis"] == "gaussians" else row["value"]
+        if kept.setdefault((row["axis"], size), row) is not row:
+            print(f"--gaussians {row['value']} gives {size} again and is left out", file=sys.stderr)
+    several = Counter(axis for axis, _ in kept)
+    return [row for (axis, _), row in kept.items() if several[axis] > 1]
+
+
 def bench(config: Config, args: argparse.Namespace) -> Report:
+    check_frames(config, args.frames)
     known: dict[tuple[tuple[str, int], ...], Report] = {}
     rows = []
     for axis, point in points(args):
@@ -90,6 +113,7 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
         known[key] = known.get(key) or measured(point, args.overrides, args.steps)
         rows.append({"axis": axis, "value": point[axis], **known[key]})
         print(json.dumps(rows[-1]), flush=True)
+    rows = distinct(rows)
     return conditions_on("scaling/bench_scaling", config, choose_device(config.device), args) | {
         "steps": args.steps,
         "rows": rows,
@@ -99,7 +123,7 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
 def main(arguments: list[str]) -> None:
     parser = Parser(__doc__)
     defaults = {
-        "frames": ([52, 26, 13], "frames of the capture"),
+        "frames": ([48, 24, 12], "frames of the capture"),
         "pixels": ([4, 2, 1], "reduction factors of images"),
         "rays": ([8192, 32768, 100_000], "rays of a sweep in a step"),
         "gaussians": ([100_000, 300_000, 900_000], "background Gaussians from the lidar, about"),

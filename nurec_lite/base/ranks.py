@@ -263,6 +263,7 @@ def _check_backend(with_gpus: bool) -> None:
 
 def _meet(place: Place, backend: str) -> Any:
     """The store of all ranks, once they are there."""
+    begin = time.monotonic()
     try:
         store, rank, size = next(iter(torch.distributed.rendezvous("env://", place.rank, place.size, timeout=MEET)))
         store.set_timeout(MEET)
@@ -270,8 +271,9 @@ def _meet(place: Place, backend: str) -> Any:
         torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size)
     except (RuntimeError, ValueError, OSError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        seconds = round(time.monotonic() - begin)
         raise ConfigError(
-            f"rank {place.rank} did not meet the other {place.size - 1} at {where} within {MEET.seconds} s; start all ranks by torchrun, "
+            f"rank {place.rank} did not meet the other {place.size - 1} at {where} within {seconds} s; start all ranks by torchrun, "
             "with the same --rdzv-endpoint on all hosts"
         ) from error
     return store

@@ -6,9 +6,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tiny_capture import tiny_capture, tiny_config
 
-from benchmarks.scaling.bench_scaling import keys, points
+from benchmarks.scaling import bench_scaling
+from benchmarks.scaling.bench_scaling import check_frames, distinct, keys, points
 from benchmarks.scaling.scaling_table import exponent, picture, table
+from nurec_lite.base.errors import UserError
 
 
 def row(axis: str, value: int, step_ms: float, **more: Any) -> dict[str, Any]:
@@ -52,3 +55,26 @@ def test_one_axis_varies_at_a_time() -> None:
     assert [axis for axis, _ in found] == ["frames"] * 2 + ["pixels"] * 3 + ["rays"] * 3 + ["gpus"] * 2
     assert found[3][1] == {"frames": 50, "pixels": 2, "rays": 20, "gaussians": 1000, "gpus": 1}
     assert "data.frames=[0,50]" in keys(found[3][1]) and "data.downscale=2" in keys(found[3][1])
+
+
+def test_more_frames_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All runs would have the same frames, and an exponent of nothing."""
+    capture = tiny_capture()
+    monkeypatch.setattr(bench_scaling, "open_capture", lambda data: capture)
+    moments = len({*capture.moments.images, *capture.moments.sweeps})
+    check_frames(tiny_config(), [moments, 2])
+    with pytest.raises(
+        UserError, match=rf"--frames {moments + 1}: .* has {moments}; give fewer, as in --frames {moments} "
+    ):
+        check_frames(tiny_config(), [2, moments + 1])
+
+
+def test_sizes_that_come_twice_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """A capture may have no more points than the smallest run asks for."""
+    rows = [row("gaussians", n, 1.0, gaussians=size) for n, size in ((100, 90), (300, 250), (900, 250))]
+    rows += [row("frames", 8, 1.0), row("frames", 4, 1.0)]
+    assert [(found["axis"], found["value"]) for found in distinct(rows)] == [
+        ("gaussians", 100), ("gaussians", 300), ("frames", 8), ("frames", 4),
+    ]  # fmt: skip
+    assert "--gaussians 900 gives 250 again" in capsys.readouterr().err
+    assert distinct(rows[1:3]) == []
