@@ -172,7 +172,7 @@ def train_in(out: Path, made: Config) -> None:
 def started(out: Path, made: Config, before: Started | None = None) -> Started:
     def work(rank: int) -> None:
         if before is not None:
-            time.sleep(rank)  # the other one meanwhile finds what an earlier rank has left
+            time.sleep(rank)  # the other one comes first, and finds addresses of earlier ranks
         with mended("train"):
             train_in(out, made)
 
