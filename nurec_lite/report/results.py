@@ -51,9 +51,10 @@ def prepare(config: Config, device: torch.device) -> None:
 
 
 def counters(state: TrainState) -> dict[str, object]:
-    """The figures of training that metrics.json holds."""
+    """The figures of training that metrics.json holds. A run that went on from a checkpoint has no seconds of its whole."""
+    whole = {} if state.config.train.resume is not None else {"seconds_total": seconds_since_start()}
     return {
-        "seconds_total": seconds_since_start(),
+        **whole,
         "seconds_train": state.seconds,
         "steps": state.step,
         "gaussians": len(state.scene.gaussians),

@@ -24,6 +24,7 @@ from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import Config, DataConfig, DensityConfig, MeasureConfig, TrainConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
+from nurec_lite.report.results import counters
 from nurec_lite.train import choose_device, run
 from nurec_lite.training import loop
 from nurec_lite.training.baseline import next_batch as decoded
@@ -339,3 +340,11 @@ def test_a_mistake_is_one_sentence_and_code_2(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == "error: key 'train.stepz' is unknown; did you mean train.steps?\n"
     assert "results in" not in done.stdout
+
+
+def test_a_run_that_went_on_has_no_seconds_from_start_to_checkpoint() -> None:
+    """Those of its process alone would stand beside the training of all."""
+    state = tiny_state()
+    assert "seconds_total" in counters(state)
+    state.config = replace(state.config, train=replace(state.config.train, resume="runs/before/checkpoint.pt"))
+    assert "seconds_total" not in counters(state) and "seconds_train" in counters(state)
