@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 from nurec_lite.base.files import write_text
 from nurec_lite.base.texts import printable, read_json
-from nurec_lite.cli.fleet import FAILED, FLEET, Drive, drives
+from nurec_lite.cli.fleet import DONE, FAILED, FLEET, FORMER, SKIPPED, Drive, drives
+from nurec_lite.cli.words import unquoted
 from nurec_lite.evaluation.results import FIGURES, Figure
 from nurec_lite.training.folder import METRICS
 
 SHOWN = ("psnr", "ssim", "psnr_actors", "lidar_median_abs_m", "gaussians", "seconds_train", "seconds_total")
 MARKDOWN, CSV = "fleet.md", "fleet.csv"
+OF_THE_COMMAND = ("+sweep=", "out=", "hydra.")  # arguments that tell nothing of a drive
 
 
 class Tables(NamedTuple):
@@ -27,9 +29,11 @@ class Tables(NamedTuple):
     failed: int
 
 
-def write_tables(place: Path) -> Tables:
-    """Writes both files among the records, and returns the Markdown."""
-    found = drives(place)
+def write_tables(place: Path) -> Tables | None:
+    """Writes both files among the records, and returns the Markdown; None if no drive has a record of this command."""
+    found = [drive for drive in drives(place) if drive.state != FORMER]
+    if not found:
+        return None
     metrics = [_metrics(Path(drive.folder)) for drive in found]
     text = markdown(found, metrics)
     write_text(place / FLEET / MARKDOWN, text + "\n")
@@ -46,12 +50,14 @@ def _metrics(folder: Path) -> dict[str, Any]:
 
 
 def markdown(found: Sequence[Drive], metrics: Sequence[dict[str, Any]]) -> str:
-    """A line a drive with its figures, then the drives that failed."""
+    """A line a drive with its figures, then the drives that failed, and those that did not end."""
     counts = Counter(drive.state for drive in found)
-    parts = [f"{len(found)} drives: {', '.join(f'{n} {state}' for state, n in counts.items())}."]
+    parts = [
+        f"{len(found)} {'drive' if len(found) == 1 else 'drives'}: {', '.join(f'{n} {state}' for state, n in counts.items())}."
+    ]
     figures = [figure for figure in FIGURES if figure.key in SHOWN]
     of_own = _differing(found)
-    good = [(d, m) for d, m in zip(found, metrics, strict=True) if d.state != FAILED]
+    good = [(d, m) for d, m in zip(found, metrics, strict=True) if d.state in (DONE, SKIPPED)]
     if good:
         heads = ["run", "drive", *(_head(figure) for figure in figures)]
         parts.append(
@@ -60,6 +66,9 @@ def markdown(found: Sequence[Drive], metrics: Sequence[dict[str, Any]]) -> str:
     failed = [drive for drive in found if drive.state == FAILED]
     if failed:
         parts.append(_table(["failed", "drive", "reason"], [[d.folder, of_own[d.job], d.said] for d in failed]))
+    open_ = [drive for drive in found if drive.state not in (DONE, SKIPPED, FAILED)]
+    if open_:
+        parts.append(_table(["still to do", "drive", "state"], [[d.folder, of_own[d.job], d.state] for d in open_]))
     return "\n\n".join(parts)
 
 
@@ -68,9 +77,24 @@ def _head(figure: Figure) -> str:
 
 
 def _differing(found: Sequence[Drive]) -> dict[int, str]:
-    """The arguments of each drive that not all drives have."""
-    common = set.intersection(*(set(drive.arguments) for drive in found)) if len(found) > 1 else set()
-    return {drive.job: shlex.join(word for word in drive.arguments if word not in common) for drive in found}
+    """The arguments of each drive that not all drives have, as a reader takes them; the capture if none differs."""
+    words = {drive.job: [_plain(word) for word in drive.arguments] for drive in found}
+    common = (
+        set.intersection(*map(set, words.values())) if len(words) > 1 else {w for own in words.values() for w in own}
+    )
+    return {job: " ".join(_own(given, common)) for job, given in words.items()}
+
+
+def _own(given: Sequence[str], common: set[str]) -> list[str]:
+    own = [word for word in given if word not in common]
+    root = [word for word in given if word.startswith("data.root=")]
+    return own or root or [word for word in given if not word.startswith(OF_THE_COMMAND)]
+
+
+def _plain(word: str) -> str:
+    """An argument without quotes around its value."""
+    key, sign, value = word.partition("=")
+    return f"{key}{sign}{unquoted(value)}"
 
 
 def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

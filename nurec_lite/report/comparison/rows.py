@@ -9,8 +9,9 @@ from typing import Any
 
 from nurec_lite.base.key_values import hydra_value
 from nurec_lite.base.texts import printable
+from nurec_lite.cli.same_run import flat
 from nurec_lite.evaluation.results import FIGURES, Figure
-from nurec_lite.report.comparison.runs import Run, flat
+from nurec_lite.report.comparison.runs import Run
 
 NONE = "–"
 _PLACES = ("out", "train.resume", "train.overwrite")  # differ between all runs, and do not change the training

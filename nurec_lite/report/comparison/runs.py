@@ -13,6 +13,7 @@ import yaml
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.texts import read_bounded, read_json
+from nurec_lite.cli.same_run import flat
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, FRAMES, HISTORY, METRICS
 
 T = TypeVar("T")
@@ -130,20 +131,6 @@ def _check_plain(value: Any, depth: int) -> None:
         raise ValueError(f"it holds a number of {value.bit_length()} bits")
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_plain(one, depth + 1)
-
-
-def flat(tree: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and their values; an option without parameters has the value `true`."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        if prefix == "opt.":
-            found[name] = True
-        if isinstance(value, dict):
-            found |= flat(value, f"{name}.")
-        elif prefix != "opt.":
-            found[name] = value
-    return found
 
 
 def _metrics(path: Path) -> dict[str, Any]:

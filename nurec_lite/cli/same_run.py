@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run in a folder, compared with the one that a command asks for there: the figures of other settings are of another run."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.key_values import assigned
+from nurec_lite.capture.yaml_files import YamlLoader, read_yaml
+from nurec_lite.config import PATHS, Config, to_yaml
+from nurec_lite.training.folder import CONFIG
+
+REMEDY = "give another out=FOLDER, or train all drives anew by train.overwrite=true"
+_FREE = {  # keys that change no figure of a run
+    "out", "device", "data.trust", "train.resume", "train.overwrite", "train.checkpoint_seconds", "train.tensorboard", "train.timing",
+    "measure.seconds",
+}  # fmt: skip
+_LOWERED = {"train.lidar_rays", "density.cap", "model.points", "model.raised_points", "model.far_points"}
+
+
+def check_same(
+    folder: Path,  # of a run
+    asked: Config,
+    known: bool,  # whether its command was the same: a run lowers some values by itself where memory is short
+) -> None:
+    """Raises ConfigError where the run was made with other settings."""
+    stored = read_yaml(folder / CONFIG, REMEDY)
+    found = flat(stored) if isinstance(stored, dict) else {}
+    wanted = flat(yaml.load(to_yaml(asked), YamlLoader))  # a SafeLoader
+    if not wanted.keys() & found.keys():
+        raise ConfigError(f"{folder / CONFIG} holds no settings of a run; {REMEDY}")
+    for key in {**wanted, **found}:
+        if _differ(key, found, wanted) and not (known and _lowered(key, found, wanted)):
+            raise ConfigError(
+                f"{folder} holds a run with {_text(key, found)}, but {_text(key, wanted)} is asked for; {REMEDY}"
+            )
+
+
+def _differ(key: str, found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether a key has two values. A key that only one of two versions has is no difference, but an option is."""
+    if key in _FREE or not (key.startswith("opt.") or (key in found and key in wanted)):
+        return False
+    a, b = found.get(key), wanted.get(key)
+    if key in PATHS and isinstance(a, str) and isinstance(b, str):
+        return os.path.realpath(a) != os.path.realpath(b)
+    return a != b
+
+
+def _lowered(key: str, found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    a, b = found.get(key), wanted.get(key)
+    return key in _LOWERED and isinstance(a, int) and (isinstance(b, str) or (isinstance(b, int) and a < b))
+
+
+def _text(key: str, values: dict[str, Any]) -> str:
+    return assigned(key, values[key]) if key in values else f"no {key}"
+
+
+def flat(tree: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys and their values; an option without parameters has the value `true`."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if prefix == "opt.":
+            found[name] = True
+        if isinstance(value, dict):
+            found |= flat(value, f"{name}.")
+        elif prefix != "opt.":
+            found[name] = value
+    return found

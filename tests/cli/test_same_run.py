@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A drive of a fleet ended before only if its folder was made with the same settings; another run there is a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.cli import fleet
+from nurec_lite.cli.fleet import Drive, Seats, attempted, launched
+from nurec_lite.cli.same_run import check_same
+from nurec_lite.config import to_yaml
+
+MADE = ["data=pack", 'data.root="/drives/a.pack"', "train.seconds=null", "train.steps=20", "+opt=[workers]"]
+
+
+def made(folder: Path, words: list[str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.json").write_text("{}")
+    (folder / "config.yaml").write_text(to_yaml(fleet._asked(words)))
+    return folder
+
+
+def changed(*words: str) -> list[str]:
+    """Arguments of the run, some of them with other values."""
+    keys = {word.partition("=")[0] for word in words}
+    return [*(word for word in MADE if word.partition("=")[0] not in keys), *words]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["train.timing=true"], ["out=elsewhere"], ["train.resume=auto"], ["device=cpu"], ["measure.seconds=0"],
+     ["data.trust=true"], ['data.root="/drives/../drives/a.pack"'], ["train.tensorboard=true"]],
+)  # fmt: skip
+def test_the_same_settings_are_the_same_run(tmp_path: Path, words: list[str]) -> None:
+    check_same(made(tmp_path / "0", MADE), fleet._asked(changed(*words)), known=False)
+
+
+@pytest.mark.parametrize(
+    "word, was, now",
+    [
+        ('data.root="/drives/b.pack"', "data.root=/drives/a.pack", "data.root=/drives/b.pack"),
+        ("train.steps=30", "train.steps=20", "train.steps=30"),
+        ("data.frames=[0,3]", "data.frames=null", "'data.frames=[0,3]'"),
+        ("+opt=[]", "opt.workers=true", "no opt.workers"),
+        ("+opt=[workers,resident]", "no opt.resident", "opt.resident=true"),
+        ("density.cap=90000", "density.cap=80000", "density.cap=90000"),
+        ("train.evaluate=false", "train.evaluate=true", "train.evaluate=false"),
+    ],
+)
+def test_another_setting_is_named_with_both_values(tmp_path: Path, word: str, was: str, now: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_same(made(tmp_path / "0", MADE), fleet._asked(changed(word)), known=False)
+    assert str(error.value) == (
+        f"{tmp_path / '0'} holds a run with {was}, but {now} is asked for; give another out=FOLDER, or train all drives anew by "
+        "train.overwrite=true"
+    )
+
+
+def test_values_that_a_run_lowers_for_memory_are_no_other_settings(tmp_path: Path) -> None:
+    """Only where the command was the same: else a user asks for more."""
+    folder, asked = made(tmp_path / "0", changed("density.cap=260", "model.points=200")), fleet._asked(MADE)
+    check_same(folder, asked, known=True)
+    with pytest.raises(ConfigError, match=r"model\.points=200, but model\.points=60000 is asked for"):
+        check_same(folder, asked, known=False)
+    with pytest.raises(ConfigError, match=r"density\.cap=260, but density\.cap=100 is"):
+        check_same(folder, fleet._asked(changed("density.cap=100")), known=True)
+
+
+@pytest.mark.parametrize("text", [None, "", "[1]", "{", "other: 1\n"])
+def test_a_run_without_settings_is_a_sentence(tmp_path: Path, text: str | None) -> None:
+    folder = made(tmp_path / "0", MADE)
+    (folder / "config.yaml").unlink() if text is None else (folder / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"config\.yaml .*; give another out=FOLDER, or train all drives anew"):
+        check_same(folder, fleet._asked(MADE), known=True)
+
+
+# ---- in a fleet
+
+
+def swept(place: Path) -> Any:
+    overrides = {"task": [f"out='{place}'"]}
+    return OmegaConf.create(
+        {"hydra": {"hydra_logging": None, "verbose": False, "overrides": overrides, "sweep": {"dir": "elsewhere"}}}
+    )
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders of runs that a fleet starts."""
+    found: list[str] = []
+
+    def run(seats: Seats, command: list[str], environment: dict[str, str], output: Path) -> int:
+        output.touch()
+        found.append(command[-1])
+        return 0
+
+    monkeypatch.setattr(Seats, "run", run)
+    monkeypatch.setattr(fleet, "configure_log", lambda *given: None)
+    return found
+
+
+def test_drives_in_another_order_end_before_anything_trains(tmp_path: Path, started: list[str]) -> None:
+    jobs = [changed(f'data.root="/drives/{name}.pack"') for name in "abc"]
+    made(tmp_path / "1", jobs[1])
+    fleet.places.append(tmp_path)
+    with pytest.raises(
+        ConfigError, match=f"{tmp_path}/1 holds a run with data.root=/drives/b.pack, but data.root=/drives/a.pack"
+    ):
+        launched(swept(tmp_path), [jobs[1], jobs[0]], 0, 1)
+    assert not started and not fleet.places and not (tmp_path / "fleet").exists()
+    launched(swept(tmp_path), jobs, 0, 1)
+    assert started == [f"out={tmp_path}/0", f"out={tmp_path}/2"]
+    launched(swept(tmp_path), [[*words, "train.overwrite=true"] for words in (jobs[1], jobs[0])], 0, 1)
+    assert started[2:] == [f"out={tmp_path}/0", f"out={tmp_path}/1"]
+
+
+def test_no_table_is_left_where_nothing_began(tmp_path: Path) -> None:
+    fleet.places.append(tmp_path)
+    with pytest.raises(ConfigError):
+        launched(swept(tmp_path), [MADE], 0, 0)
+    assert not fleet.places
+
+
+def test_the_same_command_skips_a_drive_that_had_too_little_memory(tmp_path: Path, started: list[str]) -> None:
+    made(tmp_path / "0", changed("density.cap=260"))
+    Drive(0, ["+sweep=fleet", *MADE, "train.overwrite=true"], str(tmp_path / "0"), fleet.DONE).write(tmp_path)
+    launched(swept(tmp_path), [["+sweep=fleet", *MADE]], 0, 1)
+    assert not started and json.loads((tmp_path / "fleet/0.json").read_text())["state"] == fleet.SKIPPED
+
+
+def test_a_job_of_a_cluster_does_not_take_another_run_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hydra = swept(tmp_path).hydra
+    hydra.callbacks, hydra.job = {"fleet": None}, {"num": 0}
+    monkeypatch.setattr(HydraConfig, "get", lambda: hydra)
+    made(tmp_path / "0", MADE)
+    asked = fleet._asked([*changed("train.steps=30"), f"out={tmp_path}/0"])
+    asked.out = str(tmp_path / "0")
+    with pytest.raises(ConfigError, match=r"train\.steps=20, but train\.steps=30 is asked for"):
+        attempted(asked, lambda config: {})
