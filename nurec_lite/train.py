@@ -372,7 +372,8 @@ def _tabulate(place: Path) -> str | None:
     print(f"\n{found.text}\n\ntables: {place / FLEET}")
     if not found.failed:
         return None
-    return f"{found.failed} of {found.drives} drives failed; {place / FLEET / MARKDOWN} says why, and the same command tries them again"
+    said = f"{found.failed} of {found.drives} drive{'s' * (found.drives != 1)} failed"
+    return f"{said}; {place / FLEET / MARKDOWN} says why, and the same command tries them again"
 
 
 def _compare(folders: Iterable[str]) -> None:
