@@ -37,7 +37,7 @@ def test_one_motion_needs_no_first_axis(turn: tuple[float, float, float]) -> Non
     several, points, fraction = moving(torch.tensor([turn], dtype=torch.float64)), drawn(7, 3), drawn(7)
     alone = SteadyMotion.of(Motion(*(part[0] for part in several)))
     expected = SteadyMotion.of(several).to_world(points[None], fraction[None])[0]
-    torch.testing.assert_close(alone.to_world(points, fraction), expected, rtol=0, atol=0)
+    torch.testing.assert_close(alone.to_world(points, fraction), expected, rtol=0, atol=1e-12)
     assert alone.to_world(points[:0], fraction[:0]).shape == (0, 3)
 
 
