@@ -34,6 +34,7 @@ from nurec_lite.training.start import make_state
 CPU = torch.device("cpu")
 FUSED = ("fused_interp", "fused_adam", "fused_colour", "fused_harmonics")
 ROUNDING = {"rtol": 1e-3, "atol": 1e-4}  # after 9 steps; sums of two ranks are rounded in another order
+EPS = 1e-6  # of Adam: a gradient of rounding alone, of another sign in two ranks, would move a Gaussian by a whole step
 PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=64)
 TINY = replace(tiny_config().model, points=100, raised_points=20, far_points=20)
 
@@ -96,6 +97,8 @@ def trained(rank: int, n: int, images: int, fused: bool) -> dict[str, Any]:
     options = {name: parameters_of(name) for name in FUSED} if fused else {}
     stages = spread(build_stages(options | batch(images), stages.replaced(rearrange=noted)), ranks)
     state = tiny_state()
+    for group in state.optimizer.param_groups:
+        group["eps"] = EPS
     state.plan = stages.feed.frames(replace(state.plan, lidar_rays=64))
     steps(stages, state, n)
     sent = exchanged(stages)
