@@ -33,3 +33,17 @@ def quoted(text: str) -> str:
     """The value that Hydra reads as this text. Backslashes count double only before a quote."""
     escaped = re.sub(r'(\\+)(?="|$)', r"\1\1", text).replace('"', r"\"")
     return f'"{escaped}"'
+
+
+def flat(tree: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys and their values; an option without parameters has the value `true`."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if prefix == "opt.":
+            found[name] = True
+        if isinstance(value, dict):
+            found |= flat(value, f"{name}.")
+        elif prefix != "opt.":
+            found[name] = value
+    return found

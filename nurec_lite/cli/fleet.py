@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.experimental.callback import Callback
@@ -28,12 +26,13 @@ from omegaconf import DictConfig
 
 from nurec_lite.base.errors import ConfigError, StoppedError, UserError
 from nurec_lite.base.files import write_text
-from nurec_lite.base.paths import resource
 from nurec_lite.base.texts import read_json
 from nurec_lite.base.threads import share
+from nurec_lite.cli.composed import composed_config
 from nurec_lite.cli.multirun import folders
 from nurec_lite.cli.same_run import check_same
-from nurec_lite.config import Config, to_config
+from nurec_lite.cli.words import unquoted
+from nurec_lite.config import Config
 from nurec_lite.training.folder import AUTO, CHECKPOINT, METRICS, holds_run
 
 FLEET = "fleet"  # folder of the records, and name of the callback
@@ -99,11 +98,7 @@ class Fleet(Callback):
 def place_of(hydra: Any) -> Path:
     """The folder of all runs."""
     given = [word for word in hydra.overrides.task if word.startswith("out=")]
-    return Path(_unquoted(given[-1]) if given else hydra.sweep.dir)
-
-
-def _unquoted(argument: str) -> str:
-    return argument.partition("=")[2].strip("'\"")
+    return Path(unquoted(given[-1].removeprefix("out=")) if given else hydra.sweep.dir)
 
 
 def attempted(config: Config, run: Callable[[Config], dict[str, object]]) -> dict[str, object] | None:
@@ -247,11 +242,8 @@ def _check(place: Path, jobs: Sequence[Sequence[str]], first: int, at_once: int 
 
 
 def _asked(words: Sequence[str]) -> Config:
-    """The configuration that a job composes; within nurec_lite.train Hydra is set up already."""
-    if GlobalHydra.instance().is_initialized():
-        return to_config(compose("train", overrides=_alone(words)))
-    with initialize_config_dir(str(resource("conf")), version_base="1.3"):
-        return to_config(compose("train", overrides=_alone(words)))
+    """The configuration that a job composes."""
+    return composed_config("train", _alone(words))
 
 
 def _settings(words: Sequence[str]) -> list[str]:

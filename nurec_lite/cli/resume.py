@@ -8,18 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-
 from nurec_lite.base.config_store import store
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.key_values import assigned, hydra_value
-from nurec_lite.base.paths import resource
 from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import CHOICE
+from nurec_lite.cli.composed import composed_config
 from nurec_lite.cli.words import hydra_arguments
-from nurec_lite.config import Config, TrainConfig, to_config, to_dict
+from nurec_lite.config import Config, TrainConfig, to_dict
 from nurec_lite.training.checkpoint import CheckpointError
 from nurec_lite.training.folder import CHECKPOINT, METRICS
 from nurec_lite.training.loop import spent
@@ -40,7 +37,7 @@ def resumed(
     stored = _kept(content["config"], given)
     store(name="stored", node=stored)
     try:
-        found = _composed(hydra_arguments("train", given))
+        found = composed_config("resume", hydra_arguments("train", given))
     except (AttributeError, TypeError) as error:
         raise CheckpointError(f"{path} holds no configuration that this version reads; train again") from error
     train = replace(found.train, resume=str(path), overwrite=False)
@@ -68,14 +65,6 @@ def _kept(stored: dict[str, Any], given: Sequence[str]) -> dict[str, Any]:
     for name in ("resume", "overwrite"):
         kept.get("train", {}).pop(name, None)
     return kept
-
-
-def _composed(given: list[str]) -> Config:
-    """Configuration of the arguments; within nurec_lite.train Hydra is set up already."""
-    if GlobalHydra.instance().is_initialized():
-        return to_config(compose("resume", overrides=given))
-    with initialize_config_dir(str(resource("conf")), version_base="1.3"):
-        return to_config(compose("resume", overrides=given))
 
 
 def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.base.key_values import assigned
+from nurec_lite.base.key_values import assigned, flat
 from nurec_lite.capture.yaml_files import YamlLoader, read_yaml
 from nurec_lite.config import PATHS, Config, to_yaml
 from nurec_lite.training.folder import CONFIG
@@ -56,17 +56,3 @@ def _lowered(key: str, found: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 def _text(key: str, values: dict[str, Any]) -> str:
     return assigned(key, values[key]) if key in values else f"no {key}"
-
-
-def flat(tree: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and their values; an option without parameters has the value `true`."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        if prefix == "opt.":
-            found[name] = True
-        if isinstance(value, dict):
-            found |= flat(value, f"{name}.")
-        elif prefix != "opt.":
-            found[name] = value
-    return found

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nurec_lite.base.key_values import hydra_value
+from nurec_lite.base.key_values import flat, hydra_value
 from nurec_lite.base.texts import printable
-from nurec_lite.cli.same_run import flat
 from nurec_lite.evaluation.results import FIGURES, Figure
 from nurec_lite.report.comparison.runs import Run
 

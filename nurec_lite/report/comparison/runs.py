@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import yaml
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.key_values import assigned
+from nurec_lite.base.key_values import assigned, flat
 from nurec_lite.base.texts import read_bounded, read_json
-from nurec_lite.cli.same_run import flat
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, FRAMES, HISTORY, METRICS
 
 T = TypeVar("T")
