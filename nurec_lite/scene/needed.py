@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.environment import free_memory
+from nurec_lite.base.ranks import present
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import ModelConfig, TrainConfig
 from nurec_lite.geometry.masks import seen_share
@@ -23,6 +24,7 @@ BYTES_PER_GAUSSIAN = (
 )
 MEMORY_SHARE = 0.4  # share of the free memory that Gaussians may take
 GAUSSIANS_PER_SECOND = 80_000  # of the budget: images show more of them too rarely (benchmarks/LOG.md)
+FURTHER_RANK = 0.6  # images of a second rank beside those of the first: two H200, a drive of 30 s (benchmarks/LOG.md)
 GAUSSIANS_PER_STEP = 1_000  # of a budget in steps, for the same reason
 LEAST_PER_SECOND = 200_000  # of a short budget: KITTI 0009 is as good after 2.8 s, and its checkpoint comes earlier (benchmarks/LOG.md)
 UNLIMITED = 10**9
@@ -69,11 +71,12 @@ class CapLimits:
 
 
 def _within(budget: TrainConfig) -> int:
-    """Gaussians that the seconds or the steps suffice for; MIN_GAUSSIANS at least, or fewer in a budget of few seconds."""
+    """Gaussians that the seconds of all ranks or the steps suffice for; MIN_GAUSSIANS at least, or fewer in a budget of few seconds."""
     seconds = budget.seconds or math.inf  # None: steps alone count; 0: nothing is trained
     by_steps = UNLIMITED if budget.steps is None else GAUSSIANS_PER_STEP * budget.steps
     least = min(MIN_GAUSSIANS, max(MIN_GAUSSIANS // 4, LEAST_PER_SECOND * seconds))
-    return int(max(least, min(UNLIMITED, GAUSSIANS_PER_SECOND * seconds, by_steps)))
+    more = 1 + FURTHER_RANK * (present().size - 1)
+    return int(max(least, min(UNLIMITED, GAUSSIANS_PER_SECOND * seconds * more, by_steps)))
 
 
 def patches_seen(

@@ -7,6 +7,8 @@ import pytest
 import torch
 from tiny_capture import tiny_capture
 
+from nurec_lite.base.place import Place
+from nurec_lite.base.ranks import Ranks
 from nurec_lite.config import ModelConfig, TrainConfig
 from nurec_lite.scene import needed
 from nurec_lite.scene.init import first_scene
@@ -112,6 +114,15 @@ def test_a_budget_trains_so_many() -> None:
     assert CapLimits.of(capture, cpu, TrainConfig(seconds=0)).by_budget == UNLIMITED
     short = CapLimits(10**9, 10**9, 2_400_000).choose(360_000)
     assert short.cap == 2_400_000 and "budget" in short.why
+
+
+def test_two_ranks_train_more_in_the_same_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Ranks()
+    two.place = Place(0, 2, 0, 2)
+    monkeypatch.setattr(needed, "present", lambda: two)
+    cpu, capture = torch.device("cpu"), tiny_capture()
+    assert CapLimits.of(capture, cpu, TrainConfig(seconds=20)).by_budget == 2_560_000
+    assert CapLimits.of(capture, cpu, TrainConfig(steps=7000)).by_budget == 7_000_000
 
 
 def test_numbers_that_are_given_stay() -> None:
