@@ -189,12 +189,14 @@ TORCH_LIBRARY(nurec_lite, m) {
     // of the lidars, in their order: their cells, and the tables of occupied_cells. `spheres` [blocks, 4]: centre and
     // radius about the Gaussians of a block; a negative radius if no sphere is known. A call reads blocks without a
     // sphere, and blocks with one that a view may see. It stores the spheres of hidden blocks. After a change of hidden
-    // Gaussians set all to -1. Returns [1 + blocks] int32: how many blocks are visible, then their numbers, ascending.
-    // The rest is not written.
+    // Gaussians set all to -1. `listed` [1 + blocks] int32: how many blocks are visible, then their numbers, ascending;
+    // the rest is not written. `visible` uint8: 1 for a visible block; a multiple of 16, and the rest is not written.
     m.def(
         "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, "
         "Tensor(a!) spheres, int still, Tensor[] views, int[] sensors, Tensor[] edges, int[] columns, "
-        "Tensor[] occupied) -> Tensor");
+        "Tensor[] occupied) -> (Tensor listed, Tensor visible)");
+    // `listed` as above, from flags as above [blocks], to a multiple of 16. Listed blocks lose their spheres.
+    m.def("list_visible_blocks(Tensor visible, Tensor(a!) spheres) -> Tensor");
     // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
     // without dependents is empty. Out of `blocks`, opacities are 0, and nothing else is written.
     m.def(
@@ -236,6 +238,10 @@ TORCH_LIBRARY(nurec_lite, m) {
     // the present `numbers`, 64 at most, into `numbers_at`.
     m.def(
         "multi_tensor_copy(Tensor(a!)[] into, Tensor[] values, Tensor(b!)? numbers_at=None, float[] numbers=[]) -> ()");
+    // Copies rows [N, ...] of the listed blocks, times the factors, into arrays `packed` [capacity, 256 * ...], and back
+    // without factors. Blocks beyond the capacity are left out; all else stays as it is.
+    m.def("pack_blocks(Tensor[] rows, Tensor blocks, float[] factors, Tensor(a!)[] packed) -> ()");
+    m.def("unpack_blocks(Tensor[] packed, Tensor blocks, Tensor(a!)[] rows) -> ()");
     // The simulator's street (simulate/street.h), as cameras and lidars see it. `world`: solids, kinds, boxes,
     // nodes, order, cars, reach; `motion`: rotations and positions of the sensor at S times, then those of owners.
     // `slots` [n]: index of the time. `tone` [8]: gains, offsets and noise as floats, hash; `first`: number of the

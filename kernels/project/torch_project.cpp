@@ -122,9 +122,10 @@ cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tens
             {}};
 }
 
-Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
-                      Tensor const& lidar_logits, Tensor const& spheres, int64_t still, at::TensorList views,
-                      at::IntArrayRef sensors, at::TensorList edges, at::IntArrayRef columns, at::TensorList occupied) {
+std::tuple<Tensor, Tensor> visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
+                                          Tensor const& lidar_logits, Tensor const& spheres, int64_t still,
+                                          at::TensorList views, at::IntArrayRef sensors, at::TensorList edges,
+                                          at::IntArrayRef columns, at::TensorList occupied) {
     cuda::BlockScene in = block_scene(means, log_scales, opacity_logits, lidar_logits, spheres, still);
     in.views = int64_t(views.size());
     check_count(in.views, "number of views", cuda::MAX_BLOCK_VIEWS);
@@ -140,7 +141,22 @@ Tensor visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor cons
     }
     Site site(means.device());
     Tensor const listed = site.empty({1 + blocks_of_store(in.n)}, at::kInt);
-    cuda::visible_blocks(in, listed.mutable_data_ptr<int>(), site.queue());
+    Tensor const visible = site.empty({cuda::flags_of_store(in.n)}, at::kByte);
+    cuda::visible_blocks(in, visible.mutable_data_ptr<uint8_t>(), listed.mutable_data_ptr<int>(), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {listed, visible};
+}
+
+Tensor list_visible_blocks(Tensor const& visible, Tensor const& spheres) {
+    int64_t const n = spheres.size(0);
+    check_tensor(spheres, "spheres", at::kFloat, {-1, 4}, visible.device());
+    check_tensor(visible, "visible", at::kByte, {cuda::flags_of_store(BLOCK_GAUSSIANS * n)}, visible.device());
+    TORCH_CHECK_VALUE(is_aligned(visible) && is_aligned(spheres),
+                      "visible and spheres must begin at a multiple of 16 bytes; call .clone()");
+    Site site(visible.device());
+    Tensor const listed = site.empty({1 + n}, at::kInt);
+    cuda::list_visible_blocks(visible.const_data_ptr<uint8_t>(), n, listed.mutable_data_ptr<int>(),
+                              spheres.mutable_data_ptr<float>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return listed;
 }
@@ -276,6 +292,7 @@ TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
 #ifdef NUREC_CUDA
     m.impl("occupied_cells", &occupied_cells);
     m.impl("visible_blocks", &visible_blocks);
+    m.impl("list_visible_blocks", &list_visible_blocks);
 #endif
 }
 

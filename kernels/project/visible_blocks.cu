@@ -125,7 +125,7 @@ bool has_sweeps(BlockScene const& in) {
     return false;
 }
 
-constexpr int LIST_THREADS = 1024, FLAGS = 16;  // that a thread reads at once
+constexpr int LIST_THREADS = 1024, FLAGS = FLAG_VECTOR;  // that a thread reads at once
 
 // Bits of a thread's flags; 0 after the last one of n. Flags begin at a multiple of 16 bytes, and end at one.
 __device__ unsigned flags_from(uint8_t const* visible, int64_t first, int64_t n) {
@@ -138,9 +138,9 @@ __device__ unsigned flags_from(uint8_t const* visible, int64_t first, int64_t n)
     return bits;
 }
 
-// Lists the visible ones of n blocks, ascending.
+// Lists the visible ones of n blocks, ascending; with `spheres` they lose theirs.
 __global__ void __launch_bounds__(LIST_THREADS)
-    list_visible_blocks_kernel(uint8_t const* visible, int64_t n, int* listed) {
+    list_visible_blocks_kernel(uint8_t const* visible, int64_t n, int* listed, float4* spheres) {
     wait_then_launch_dependents();
     __shared__ uint64_t warps[LIST_THREADS / 32];
     int count = 0;
@@ -148,8 +148,11 @@ __global__ void __launch_bounds__(LIST_THREADS)
         int64_t const first = begin + FLAGS * int64_t(threadIdx.x);
         unsigned bits = flags_from(visible, first, n);
         Sums const sums = sums_before(uint64_t(__popc(bits)), warps);
-        for (int* to = listed + 1 + count + sums.before; bits; bits &= bits - 1)
-            *to++ = int(first) + __ffs(int(bits)) - 1;
+        for (int* to = listed + 1 + count + sums.before; bits; bits &= bits - 1) {
+            int const block = int(first) + __ffs(int(bits)) - 1;
+            *to++ = block;
+            if (spheres) spheres[block].w = NO_SPHERE;
+        }
         count += int(sums.all);
         __syncthreads();
     }
@@ -157,22 +160,27 @@ __global__ void __launch_bounds__(LIST_THREADS)
 }
 
 template <bool SWEEPS>
-void find_visible_blocks(BlockScene const& in, int* listed, Queue const& queue) {
+void find_visible_blocks(BlockScene const& in, uint8_t* visible, int* listed, Queue const& queue) {
     int64_t const n = blocks_of_store(in.n);
-    auto* const visible = queue.memory.array<uint8_t>((n + FLAGS - 1) / FLAGS * FLAGS);
     auto* const read = queue.memory.array<int>(1 + n);  // blocks for the second kernel
     VisibleBlocks const blocks = {read};
     launch_pdl(test_spheres_kernel<SWEEPS>, blocks_for(n), THREADS, queue, in, visible);
-    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, read);
+    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, read, nullptr);
     launch_pdl(mark_visible_blocks_kernel<SWEEPS>, blocks_for(blocks, in.n), THREADS, queue, in, blocks, visible);
-    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed);
+    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed, nullptr);
 }
 
 }  // namespace
 
-void visible_blocks(BlockScene const& in, int* listed, Queue const& queue) {
-    if (!in.n) return launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, nullptr, 0, listed);
-    has_sweeps(in) ? find_visible_blocks<true>(in, listed, queue) : find_visible_blocks<false>(in, listed, queue);
+void visible_blocks(BlockScene const& in, uint8_t* visible, int* listed, Queue const& queue) {
+    if (!in.n) return list_visible_blocks(visible, 0, listed, nullptr, queue);
+    has_sweeps(in) ? find_visible_blocks<true>(in, visible, listed, queue)
+                   : find_visible_blocks<false>(in, visible, listed, queue);
+}
+
+void list_visible_blocks(uint8_t const* visible, int64_t n, int* listed, float* spheres, Queue const& queue) {
+    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed,
+               reinterpret_cast<float4*>(spheres));
 }
 
 }  // namespace nurec::cuda

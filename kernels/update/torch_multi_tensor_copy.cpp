@@ -9,6 +9,7 @@
 
 #ifdef NUREC_CUDA
 #include "../common/torch_site.h"
+#include "block_copy.h"
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #endif
@@ -110,6 +111,46 @@ void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor c
     hold_locked_memory(a, device);
 }
 
+// One of `rows` with its place in `packed`.
+cuda::BlockCopy block_copy(at::Tensor const& rows, at::Tensor const& packed, cuda::BlockCopies const& p,
+                           at::Device device) {
+    TORCH_CHECK_VALUE(rows.device() == device && rows.scalar_type() == at::kFloat && rows.is_contiguous() &&
+                          rows.dim() > 0 && rows.size(0) == p.n,
+                      "rows must be contiguous float32 tensors on ", device, " with ", p.n, " rows each");
+    int64_t const width = rows.numel() / std::max(p.n, int64_t(1));
+    check_tensor(packed, "packed", at::kFloat, {p.capacity, BLOCK_GAUSSIANS * width}, device);
+    return {rows.mutable_data_ptr<float>(), packed.mutable_data_ptr<float>(), int(width), 1,
+            is_aligned(rows) && is_aligned(packed)};
+}
+
+cuda::BlockCopies block_copies(at::TensorList rows, at::TensorList packed, at::Tensor const& blocks) {
+    check_count(int64_t(rows.size()), "number of rows", cuda::MAX_BLOCK_COPIES);
+    TORCH_CHECK_VALUE(rows.size() == packed.size(), "packed has ", packed.size(),
+                      " tensors, but must have as many as rows, ", rows.size());
+    TORCH_CHECK_VALUE(rows[0].dim() > 0 && packed[0].dim() == 2, "rows and packed must have rows");
+    int64_t const n = rows[0].size(0);
+    cuda::BlockCopies p = {int(rows.size()), n, packed[0].size(0), checked_blocks(blocks, n, blocks.device()), {}};
+    for (std::size_t k = 0; k < rows.size(); ++k) p.copies[k] = block_copy(rows[k], packed[k], p, blocks.device());
+    return p;
+}
+
+void pack_blocks(at::TensorList rows, at::Tensor const& blocks, at::ArrayRef<double> factors, at::TensorList packed) {
+    cuda::BlockCopies p = block_copies(rows, packed, blocks);
+    TORCH_CHECK_VALUE(factors.size() == rows.size(), "factors has ", factors.size(),
+                      " numbers, but must have as many as rows, ", rows.size());
+    for (std::size_t k = 0; k < factors.size(); ++k) p.copies[k].factor = float(factors[k]);
+    Site site(blocks.device());
+    cuda::pack_blocks(p, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void unpack_blocks(at::TensorList packed, at::Tensor const& blocks, at::TensorList rows) {
+    cuda::BlockCopies const p = block_copies(rows, packed, blocks);
+    Site site(blocks.device());
+    cuda::unpack_blocks(p, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 #else
 
 void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at,
@@ -125,6 +166,10 @@ void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor c
 
 TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
     m.impl("multi_tensor_copy", &multi_tensor_copy);
+#ifdef NUREC_CUDA
+    m.impl("pack_blocks", &pack_blocks);
+    m.impl("unpack_blocks", &unpack_blocks);
+#endif
 }
 
 }  // namespace nurec

@@ -5,12 +5,18 @@ Only entries are sorted and read, so unused capacity costs memory alone; a new s
 """
 
 from collections import deque
-
-from nurec_lite.splat.views import CameraView, LidarView
+from typing import Protocol
 
 RECENT_LISTS = 256  # remembered lengths of lists, for a kind of views
 SHRINK_FROM = 2  # a capacity is too large at this multiple of the present need
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
+
+
+class Listed(Protocol):
+    """A view with its lists, or a message as long as a step needs it."""
+
+    @property
+    def kind(self) -> str: ...
 
 
 class CapacityTracker:
@@ -26,7 +32,7 @@ class CapacityTracker:
         self._needed: dict[str, deque[int]] = {}  # entries by View.kind
         self._capacities: dict[str, int] = {}  # entries by View.kind
 
-    def of(self, view: CameraView | LidarView) -> int | None:
+    def of(self, view: Listed) -> int | None:
         """Returns the capacity in entries; None: no view of its kind was rendered before."""
         return self._capacities.get(view.kind)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.geometry.tracks import interpolate
+from nurec_lite.native.capacity import Listed
 from nurec_lite.scene.bilateral import sliced
 from nurec_lite.scene.boxes import outside_boxes
 from nurec_lite.scene.collect import collect_at
@@ -75,7 +76,7 @@ def collected(
         )
 
 
-def capacity(view: AnyView) -> Capacity:
+def capacity(view: Listed) -> Capacity:
     """Returns None: lists are as long as they need."""
     return None
 

@@ -7,10 +7,12 @@ Gaussian and view instead of 48 a Gaussian, and every rank multiplies them in it
 the update of harmonics follows it while the message of all other gradients goes. Without fused_harmonics the gradients of harmonics are a
 message of their own; a hook sends it as soon as autograd has finished them. Each message has the flag that a list overflowed. Every rank
 makes the same update.
+On a long drive most Gaussians are out of all views. Before a step renders, ranks join the flags of the blocks that their views may see
+(nurec_lite/native/operators/visible_blocks.py), and both messages hold the rows of these blocks alone.
 Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: none that we know of.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,10 +22,13 @@ from torch import Tensor
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.base.ranks import RankError, Ranks
 from nurec_lite.native.rank1_sh import Rank1ShGrad
+from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.training.block_messages import ALIGNED, BlockMessage, aligned
+from nurec_lite.training.factor_messages import BlockFactors, WholeFactors
 from nurec_lite.training.state import TrainState
 
+Factors = WholeFactors | BlockFactors
 HARMONICS = ("sh0", "sh_rest")  # parameters of the first message
-ALIGNED = 64  # numbers: each gradient begins at such a place, so that kernels read it in vectors
 
 
 class Message:
@@ -31,7 +36,7 @@ class Message:
 
     def __init__(self, parameters: list[Tensor], share: float) -> None:
         self.parameters, self._share = parameters, share
-        self.lengths = [-(-p.numel() // ALIGNED) * ALIGNED for p in parameters]
+        self.lengths = [aligned(p.numel()) for p in parameters]
         self.array = parameters[0].new_empty(0, requires_grad=False)
         self._gradients: list[Tensor] = []
         self._copied: set[int] = set()
@@ -126,12 +131,13 @@ class Exchange:
         self._parameters: list[Tensor] = []  # of the messages
         self._harmonics: EarlyMessage | None = None
         self._others: Message | None = None
+        self._of_gaussians: list[Tensor] = []  # those of the parameters with a row a Gaussian
         self._bytes = self._gathered = 0  # of the last step
 
     def __call__(self, state: TrainState) -> None:
         self._prepare(state)
         with span("exchange"), self._or_undone(state):
-            state.failed = self._exchanged(state.failed)
+            state.failed = self._exchanged(state)
 
     @contextmanager
     def _or_undone(self, state: TrainState) -> Iterator[None]:
@@ -153,45 +159,60 @@ class Exchange:
         self._parameters, share = list(named.values()), 1 / self._ranks.size
         self._harmonics = EarlyMessage([p for name, p in named.items() if name in HARMONICS], share)
         self._others = Message([p for name, p in named.items() if name not in HARMONICS], share)
+        self._of_gaussians = [p for name, p in named.items() if name in Gaussians.trained()]
 
-    def _exchanged(self, failed: Tensor | None) -> Tensor | None:
-        assert self._harmonics is not None and self._others is not None
+    def _exchanged(self, state: TrainState) -> Tensor | None:
+        assert self._harmonics is not None
         early = self._harmonics
         if early.work is None and early.wanted:
             early.send(None)
-        self._others.send(failed)
-        sent = self._others.array.nbytes + (early.array.nbytes if early.work is not None else 0)
+        array, receive = self._sent(state)
+        sent = array.nbytes + (early.array.nbytes if early.work is not None else 0)
         self._bytes, self._gathered = self._gathered + 2 * (self._ranks.size - 1) * sent // self._ranks.size, 0
         if early.work is not None:
             early.receive(None)
-        return self._others.receive(failed)
+        return receive(state.failed)
 
-    def packed(self, own: Rank1ShGrad, failed: Tensor | None) -> Tensor:
-        """The message of `gather` [V, 6 N + ALIGNED], a row a view: directions, colours, and whether the step failed."""
-        views, n, _ = own.directions.shape
-        numbers = 3 * n
-        message = own.directions.new_empty(views, 2 * numbers + ALIGNED)
-        message[:, :numbers] = own.directions.flatten(1)
-        torch.mul(own.colours.flatten(1), 1 / self._ranks.size, out=message[:, numbers : 2 * numbers])
-        message[:, 2 * numbers :] = 0 if failed is None else failed
-        return message
+    def _sent(self, state: TrainState) -> tuple[Tensor, Callable[[Tensor | None], Tensor | None]]:
+        """Sends the second message; returns it, and the function that waits for it."""
+        assert self._others is not None
+        if state.visible_blocks is None:
+            self._others.send(state.failed)
+            return self._others.array, self._others.receive
+        parameters = self._others.parameters, self._of_gaussians
+        message = BlockMessage(*parameters, state.visible_blocks, state.blocks_sent)
+        message.send(1 / self._ranks.size, state.failed)
+        return message.array, message.receive
+
+    def join(
+        self,
+        state: TrainState,
+        flags: Tensor,  # [...] uint8 of blocks
+    ) -> None:
+        """Raises the flags that any rank has raised."""
+        with span("exchange"), self._or_undone(state):
+            torch.distributed.all_reduce(flags, torch.distributed.ReduceOp.MAX, async_op=True).wait()
+
+    def packed(self, form: Factors, own: Rank1ShGrad, failed: Tensor | None) -> Tensor:
+        """The message of `gather`."""
+        return form.pack(own, 1 / self._ranks.size, failed)
 
     def gather(
         self,
         state: TrainState,
+        form: Factors,
         harmonics: tuple[Tensor, Tensor],  # the parameters
         message: Tensor,  # of this rank
     ) -> tuple[Rank1ShGrad, Tensor]:  # of all ranks, and whether the step of any failed
         """The gradient of harmonics over the views of all ranks; the second result is [], not 0 after a failed step."""
-        found = message.new_empty(self._ranks.size * len(message), message.shape[1])
+        found = message.new_empty(self._ranks.size, *message.shape)
         with span("exchange", within=BACKWARD), self._or_undone(state):
             torch.distributed.all_gather_into_tensor(
-                found, message, async_op=True
+                found.flatten(0, 1), message, async_op=True
             ).wait()  # on the stream of all messages
         self._gathered = (self._ranks.size - 1) * message.nbytes
-        n = len(harmonics[0])
-        directions, colours = (found[:, k * 3 * n : (k + 1) * 3 * n].unflatten(1, (n, 3)) for k in range(2))
-        return Rank1ShGrad(harmonics, directions, colours), found[:, 6 * n].max()
+        directions, colours, failed = form.unpack(found)
+        return Rank1ShGrad(harmonics, directions, colours), failed
 
     @property
     def bytes_a_step(self) -> int:
@@ -202,6 +223,14 @@ class Exchange:
         if self._harmonics is not None:
             self._harmonics.close()
         self._harmonics = self._others = None
+
+
+def form_of(state: TrainState, own: Rank1ShGrad) -> Factors:
+    """The form of this step's message."""
+    if state.visible_blocks is None:
+        return WholeFactors()
+    views, n, _ = own.directions.shape
+    return BlockFactors(n, views, state.visible_blocks, state.blocks_sent)
 
 
 def _same(some: list[Tensor], others: Iterable[Tensor]) -> bool:

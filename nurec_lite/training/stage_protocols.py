@@ -10,6 +10,7 @@ from torch import Tensor
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.tracks import TrackPoses, Tracks
+from nurec_lite.native.capacity import Listed
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, Gaussians
 from nurec_lite.scene.scene import Scene
@@ -75,7 +76,7 @@ class Collect(Protocol):
 
 
 class ListCapacity(Protocol):
-    def __call__(self, view: AnyView, /) -> Capacity:
+    def __call__(self, view: Listed, /) -> Capacity:
         """Returns how many entries the view's lists may have."""
 
 

@@ -54,6 +54,7 @@ class TrainState:
     # [1 + blocks] int32 of the present step, as nurec_lite.native.operators.visible_blocks has them: others stay as they are.
     # None: all count
     visible_blocks: Tensor | None = None
+    blocks_sent: int = 0  # of several ranks: so many of these blocks fit into messages
     digest: Digest | None = None  # of the capture, for checkpoints; None: they do not name their capture
     most: int | None = None  # limit of Gaussians for density control; None: density.cap, which is a number
 
@@ -81,6 +82,7 @@ class Gathered:
 
     gaussians: tuple[AnyGaussians, ...]  # of each view, at its time
     activated: Mapping[str, Tensor] | None  # by the stage activate; None: callers activate themselves
+    lists: tuple["ListUse", ...] = ()  # besides those of the views
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Rendered:
     targets: tuple[Tensor, ...]  # [H, W, 3] of each image, captured, 0 to 1
     returns: tuple[LidarReturns, ...]  # of the sweeps
     activated: Mapping[str, Tensor] | None  # as above
-    lists: tuple["ListUse", ...]  # of the images, then of the sweeps
+    lists: tuple["ListUse", ...]  # of the images, then of the sweeps, then of all views
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def render(
         targets=tuple(target for _, target in compared),
         returns=tuple(returns for returns, _ in sweeps),
         activated=gathered.activated,
-        lists=(*(listed for _, listed in images), *(listed for _, listed in sweeps)),
+        lists=(*(listed for _, listed in images), *(listed for _, listed in sweeps), *gathered.lists),
     )
 
 

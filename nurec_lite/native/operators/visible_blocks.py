@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator visible_blocks: blocks of consecutive Gaussians of the store with one that a view may see. On CUDA alone."""
+"""The operator visible_blocks: blocks of consecutive Gaussians of the store with one that a view may see, and copies of their rows. On CUDA
+alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -64,14 +65,36 @@ def visible_blocks(
     views: Sequence[CameraView | LidarView],  # 1 to 16
     spheres: Tensor
     | None = None,  # [ceil(N / BLOCK), 4] of hidden blocks, as BlockSpheres has them; None: all Gaussians are read
+    joined: Callable[[Tensor], None]
+    | None = None,  # raises flags uint8 of blocks to 1 that a view of another rank may see
 ) -> Tensor:  # [1 + ceil(N / BLOCK)] int32: how many blocks some view may see, and their numbers, ascending; the rest is unwritten
     """The test is the projection's first one: a Gaussian's sphere against the cone of the camera while it moves, or against the cells of
     the lidar that hold rays."""
     sweeps = [view for view in views if isinstance(view, LidarView)]
     cells = [visibility_grid(view, g.means.device) for view in sweeps]
     stored = (t.detach() for t in (g.means, g.log_scales, g.opacity_logits, g.lidar_logits))
-    found: Tensor = torch.ops.nurec_lite.visible_blocks(
-        *stored, no_spheres(g) if spheres is None else spheres, still, list(map(packed_view, views)), list(map(sensor_kind, views)),
+    spheres = no_spheres(g) if spheres is None else spheres
+    found, flags = torch.ops.nurec_lite.visible_blocks(
+        *stored, spheres, still, list(map(packed_view, views)), list(map(sensor_kind, views)),
         [grid.edges for grid, _ in cells], [columns for _, columns in cells], list(map(occupied_cells, sweeps)),
     )  # fmt: skip
-    return found
+    if joined is not None:
+        joined(flags)
+        found = torch.ops.nurec_lite.list_visible_blocks(flags, spheres)
+    listed: Tensor = found
+    return listed
+
+
+def pack_blocks(
+    rows: Sequence[Tensor],  # [N, ...] float32 each
+    blocks: Tensor,  # [1 + blocks] int32 as by visible_blocks
+    factors: Sequence[float],  # of each
+    packed: Sequence[Tensor],  # [capacity, BLOCK * ...] each; blocks after as many are left out
+) -> None:
+    """Copies rows of the listed blocks, times the factors, in the order of the list. Rows after the N-th are not written."""
+    torch.ops.nurec_lite.pack_blocks(list(rows), blocks, list(factors), list(packed))
+
+
+def unpack_blocks(packed: Sequence[Tensor], blocks: Tensor, rows: Sequence[Tensor]) -> None:
+    """Copies rows back to their blocks; rows of other blocks stay as they are."""
+    torch.ops.nurec_lite.unpack_blocks(list(packed), blocks, list(rows))

@@ -25,7 +25,7 @@ from torch import Tensor
 from nurec_lite.base.errors import OptionError
 from nurec_lite.native.rank1_sh import DeferredShGrad, Rank1ShGrad, Update
 from nurec_lite.opt.all.fused_adam import FusedAdam
-from nurec_lite.training.exchange import Exchange
+from nurec_lite.training.exchange import Exchange, Factors, form_of
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import HARMONICS, IMAGES, Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
@@ -74,8 +74,8 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
     if not isinstance(update, FusedAdam):
         return None
 
-    def exchanged(harmonics: tuple[Tensor, Tensor], message: Tensor) -> Rank1ShGrad | None:
-        whole, failed = exchange.gather(state, harmonics, message)
+    def exchanged(form: Factors, harmonics: tuple[Tensor, Tensor], message: Tensor) -> Rank1ShGrad | None:
+        whole, failed = exchange.gather(state, form, harmonics, message)
         if not message.is_cuda:
             return whole
         update.early(state, whole, failed)
@@ -83,8 +83,9 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
 
     def begun(own: Rank1ShGrad) -> Rank1ShGrad | None:
         # the images have further work, and their next kernel would fill the GPU: the message is packed before it
-        message = stages.streams.run(IMAGES, exchange.packed, own, state.failed)
-        return stages.streams.run(HARMONICS, exchanged, own.harmonics, message)
+        form = form_of(state, own)
+        message = stages.streams.run(IMAGES, exchange.packed, form, own, state.failed)
+        return stages.streams.run(HARMONICS, exchanged, form, own.harmonics, message)
 
     return begun
 

@@ -8,18 +8,20 @@ fused_activate it goes on to the stored parameters and adds the gradients of reg
 leaves those of unseen Gaussians out, so that no pass after it has to. Where the update is sparse, too (fused_adam), a step first finds the
 blocks of 256 neighbours in the store that an image or a sweep may see. Activation, colours, regularisers, epilogue, update and noise pass
 the others by. A sphere stands for a hidden block: its Gaussians are read again when a view sees the
-sphere. If poses are corrected, the same kernel sums the six numbers of a view's pose gradient.
+sphere. Several ranks join their blocks, and exchange gradients of these alone. If poses are corrected, the same kernel sums the six
+numbers of a view's pose gradient.
 Source: none that we know of. Formulas: kernels/math/moments.cuh.
 Gain, code before and after, limits: docs/options/fused_project.md.
 Limits: on a GPU alone, within a step. If poses need gradients of rays, or a step has more than 16 views, each view has an epilogue of
-its own, and the log says so. Gradients of colours have their own kernel. Several ranks read all blocks. Class exact: the same formulas;
-sums are taken in another order, and noise waits where a block is passed by.
+its own, and the log says so. Gradients of colours have their own kernel. Class exact: the same formulas; sums are taken in another order,
+and noise waits where a block is passed by.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,16 +31,17 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
 from nurec_lite.native import backward_epilogue, ops
 from nurec_lite.native.deferred_backward import with_grad_slot
-from nurec_lite.native.operators.visible_blocks import BlockSpheres, visible_blocks
+from nurec_lite.native.operators.visible_blocks import BLOCK, BlockSpheres, visible_blocks
 from nurec_lite.opt.all import fused_activate
 from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import LidarView
+from nurec_lite.training.exchange import Exchange
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stage_protocols import Regularisers, UpdateState
 from nurec_lite.training.stages import AnyView, Gather, Learn, Stages, without_gpu
-from nurec_lite.training.state import Gathered, StepResult, TrainState
+from nurec_lite.training.state import Gathered, ListUse, StepResult, TrainState, overflow_of
 from nurec_lite.training.unseen import is_long
 
 CLASS = "exact"
@@ -48,6 +51,16 @@ log = logging.getLogger("nurec_lite")
 
 def unavailable(stages: Stages) -> str | None:
     return without_gpu(stages)
+
+
+@dataclass(frozen=True)
+class SentBlocks:
+    """Messages of several ranks, as a list of blocks with a capacity."""
+
+    kind: str
+
+
+SENT = SentBlocks("blocks of images"), SentBlocks("blocks of images and sweeps")  # a sweep sees more
 
 
 class OnePass:
@@ -60,14 +73,19 @@ class OnePass:
         self._learning = False
         self._seen_only = False  # regularisers leave unseen Gaussians alone
         self._state: TrainState | None = None  # of a step that finds visible blocks
+        self._exchange: Exchange | None = None  # of several ranks
+        self._capacity: Callable[[Any], int | None] = lambda _: None  # of messages
         self._spheres = BlockSpheres()  # of hidden blocks
         self._logged: set[str] = set()
 
     def learn(self, inner: Learn) -> Learn:
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+            reduce, self._capacity = stages.update.reduce, stages.render.capacity
+            self._exchange = reduce if isinstance(reduce, Exchange) else None
             # of several ranks, others may see a Gaussian
             seen_only = is_long(state) and stages.ranks == 1
-            by_blocks = seen_only and self._passes_blocks_by(stages, state)
+            joined = seen_only or (is_long(state) and self._exchange is not None)
+            by_blocks = joined and self._passes_blocks_by(stages, state)
             with self.learning(seen_only, state if by_blocks else None):
                 return inner(stages, state, shots)
 
@@ -137,6 +155,7 @@ class OnePass:
     def _gathered(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
         times = torch.stack([view.moment() for view in views])
         blocks = self._find_blocks(scene, views)
+        sent = () if blocks is None or self._exchange is None else (self._sent(blocks, views),)
         with span("activate"):
             values = backward_epilogue.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
         with span("collect"):
@@ -149,16 +168,33 @@ class OnePass:
             by_lidar = [isinstance(view, LidarView) for view in views]
             gaussians = self._collect.split_views(scene, posed, times, known, by_lidar)
         slots = zip(gaussians, found.grad_slots, strict=True)
-        return Gathered(tuple(with_grad_slot(own, slot, blocks) for own, slot in slots), known)
+        return Gathered(tuple(with_grad_slot(own, slot, blocks) for own, slot in slots), known, sent)
 
     def _find_blocks(self, scene: Scene, views: Sequence[AnyView]) -> Tensor | None:
         if self._state is None:
             return None
         with span("visible_blocks"):
             g, still = scene.gaussians, self._collect.still(scene)
-            blocks = visible_blocks(g, still, views, self._spheres.of(g))
+            joined = None if self._exchange is None else partial(self._exchange.join, self._state)
+            blocks = visible_blocks(g, still, views, self._spheres.of(g), joined)
         self._state.visible_blocks = blocks
         return blocks
+
+    def _sent(self, blocks: Tensor, views: Sequence[AnyView]) -> ListUse:
+        """The use of messages by these blocks. Messages hold all blocks until it is known how many steps need."""
+        assert self._state is not None
+        sent = SENT[any(isinstance(view, LidarView) for view in views)]
+        capacity = self.capacity(sent, len(blocks) - 1)
+        self._state.blocks_sent, needed = capacity, blocks[:1].long()
+        return ListUse(sent.kind, capacity, needed, overflow_of(needed, capacity))
+
+    def capacity(
+        self,
+        sent: SentBlocks,
+        most: int,  # blocks of the store
+    ) -> int:
+        known = self._capacity(sent)
+        return most if known is None else min(known, most)
 
 
 @dataclass(frozen=True)
@@ -171,9 +207,9 @@ class _Gathering:
     def __call__(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
         return self.stage(stages, scene, views)
 
-    def graph_key(self, scene: Scene) -> int:
+    def graph_key(self, scene: Scene) -> tuple[int, ...]:
         self.one.follow(scene)
-        return 0
+        return tuple(self.one.capacity(sent, -(-len(scene.gaussians) // BLOCK)) for sent in SENT)
 
     def forbids_inplace_relocation(self, scene: Scene, node: Tensor) -> Tensor:
         return torch.zeros((), dtype=torch.bool, device=node.device)

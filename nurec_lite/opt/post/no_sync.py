@@ -23,11 +23,11 @@ from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import HostFuture, upload
-from nurec_lite.native.capacity import CapacityTracker
+from nurec_lite.native.capacity import CapacityTracker, Listed
 from nurec_lite.training.density import relocate_masked
 from nurec_lite.training.in_flight import InFlightStep, Snapshot
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.stages import AnyView, Capacity, Learn, Stages, uncompiled
+from nurec_lite.training.stages import Capacity, Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
 from nurec_lite.training.step import try_step
 
@@ -58,7 +58,7 @@ class NoSync:
         self._training = False  # within a step: rendering without training has all the capacity that it needs
         self._gaussians = 0  # of the last step
 
-    def capacity(self, view: AnyView) -> Capacity:
+    def capacity(self, view: Listed) -> Capacity:
         return self.capacities.of(view) if self._training else None
 
     def around(self, inner: Learn) -> Learn:
