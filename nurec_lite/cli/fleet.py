@@ -46,6 +46,7 @@ WAIT_S = 1.0  # a terminal stops the drives as early as this process
 STOPS = ("stopped", "interrupted")  # first words of a run that was asked to end
 log = logging.getLogger("nurec_lite")
 places: list[Path] = []  # of the fleets that this process has begun
+_former: list["Drive"] = []  # records of the command before, as it left them
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Fleet(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         place = place_of(config.hydra)
         places.append(place)
-        for drive in drives(place):
+        _former[:] = drives(place)
+        for drive in _former:
             replace(drive, state=FORMER).write(place)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
@@ -207,6 +209,8 @@ def launched(config: Any, jobs: Sequence[Sequence[str]], first: int, at_once: in
         _check(place, jobs, first, at_once)
     except BaseException:
         places.clear()  # nothing began, and there is nothing to tabulate
+        for drive in _former:
+            drive.write(place)
         raise
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     seats = Seats(at_once, torch.cuda.device_count() if torch.cuda.is_available() else 0)
