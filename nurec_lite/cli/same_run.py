@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run in a folder, compared with the one that a command asks for there: the figures of other settings are of another run."""
+"""The run in a folder, compared with the one that a command asks for there: the figures of other settings, or of another capture under the
+same name, are of another run."""
 
 import os
 from pathlib import Path
@@ -11,7 +12,10 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.key_values import assigned, flat
 from nurec_lite.capture.yaml_files import YamlLoader, read_yaml
 from nurec_lite.config import PATHS, Config, to_yaml
-from nurec_lite.training.folder import CONFIG
+from nurec_lite.readers import open_capture
+from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
+from nurec_lite.training.folder import CHECKPOINT, CONFIG, METRICS
+from nurec_lite.training.known_capture import check_known_capture, known_of
 
 REMEDY = "give another out=FOLDER, or train all drives anew by train.overwrite=true"
 _FREE = {  # keys that change no figure of a run
@@ -37,6 +41,24 @@ def check_same(
             raise ConfigError(
                 f"{folder} holds a run with {_text(key, found)}, but {_text(key, wanted)} is asked for; {REMEDY}"
             )
+
+
+def check_same_capture(
+    folder: Path,  # of a run that ended
+    asked: Config,
+) -> None:
+    """Raises ConfigError where a file of the capture was replaced by another capture after the run. Only newer files are read, and folders
+    are taken as they are."""
+    ended, checkpoint, data = (folder / METRICS).stat().st_mtime_ns, folder / CHECKPOINT, asked.data
+    files = (data.root, data.poses.file, data.tracks.file)
+    newer = [name for name in files if name and os.path.isfile(name) and os.stat(name).st_mtime_ns > ended]
+    if not newer or not checkpoint.exists():
+        return
+    content = load_checkpoint(checkpoint, "cpu")
+    try:
+        check_known_capture(checkpoint, content, open_capture(data, known=known_of(content)), data, exact=True)
+    except CheckpointError as error:
+        raise ConfigError(f"{newer[0]} is newer than its run: {error}; {REMEDY}") from error
 
 
 def _differ(key: str, found: dict[str, Any], wanted: dict[str, Any]) -> bool:

@@ -2,18 +2,29 @@
 """A drive of a fleet ended before only if its folder was made with the same settings; another run there is a sentence."""
 
 import json
+import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
+from other_captures import OTHER
+from tiny_capture import tiny_capture, tiny_config
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.capture.pack import write_pack
+from nurec_lite.capture.types import Capture
 from nurec_lite.cli import fleet
 from nurec_lite.cli.fleet import Drive, Seats, attempted, launched
-from nurec_lite.cli.same_run import check_same
-from nurec_lite.config import to_yaml
+from nurec_lite.cli.same_run import check_same, check_same_capture
+from nurec_lite.config import Config, to_yaml
+from nurec_lite.readers import open_capture
+from nurec_lite.training.saving import write_checkpoint
+from nurec_lite.training.start import make_state
 
 MADE = ["data=pack", 'data.root="/drives/a.pack"', "train.seconds=null", "train.steps=20", "+opt=[workers]"]
 
@@ -77,6 +88,48 @@ def test_a_run_without_settings_is_a_sentence(tmp_path: Path, text: str | None) 
     (folder / "config.yaml").unlink() if text is None else (folder / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=r"config\.yaml .*; give another out=FOLDER, or train all drives anew"):
         check_same(folder, fleet._asked(MADE), known=True)
+
+
+# ---- a pack that was replaced
+
+
+def run_of(pack: Path, folder: Path) -> Config:
+    """A run that ended; its configuration."""
+    asked = fleet._asked([word for word in MADE if "root" not in word] + [f'data.root="{pack}"'])
+    tiny = tiny_config()
+    config = replace(tiny, data=asked.data)
+    state = make_state(config, open_capture(asked.data), torch.device("cpu"))
+    folder.mkdir()
+    write_checkpoint(state, folder / "checkpoint.pt")
+    (folder / "metrics.json").write_text("{}")
+    return config
+
+
+def packed(pack: Path, capture: Capture, seconds: int) -> None:
+    """Writes a pack so many seconds after now."""
+    write_pack(capture, pack, image_format="png")
+    os.utime(pack, (time.time() + seconds,) * 2)
+
+
+def test_a_pack_of_another_capture_under_the_same_name_is_named(tmp_path: Path) -> None:
+    pack, folder, (change, pattern) = tmp_path / "a.pack", tmp_path / "0", OTHER["images of cameras exchanged"]
+    packed(pack, tiny_capture(), -60)
+    config = run_of(pack, folder)
+    check_same_capture(folder, config)
+    packed(pack, tiny_capture(), 60)
+    check_same_capture(folder, config)
+    packed(pack, change(tiny_capture()), 60)
+    with pytest.raises(ConfigError, match=rf"a\.pack is newer than its run: .*{pattern}.*train\.overwrite=true"):
+        check_same_capture(folder, config)
+
+
+def test_older_packs_are_not_read(tmp_path: Path) -> None:
+    pack = tmp_path / "a.pack"
+    pack.write_text("no pack")
+    os.utime(pack, (0, 0))
+    folder = made(tmp_path / "0", changed(f'data.root="{pack}"'))
+    (folder / "checkpoint.pt").touch()
+    check_same_capture(folder, fleet._asked(changed(f'data.root="{pack}"')))
 
 
 # ---- in a fleet
