@@ -28,6 +28,7 @@ MEET = timedelta(seconds=300)  # for all ranks to come
 LOOK = 0.5  # seconds between two looks at the other ranks
 GRACE = 2.0  # seconds for a rank that has lost another one to end by itself
 END = 2  # exit status
+BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # torchrun is the parent of ranks with this variable
 ATTEMPT = "TORCHELASTIC_RESTART_COUNT"  # torchrun keeps its store when it restarts ranks, with addresses of those that have ended
 _CAUSE, _PRINTED = "end/cause", "end/printed"  # in the store
 
@@ -50,6 +51,11 @@ class Ranks:
     def first(self) -> bool:
         """Whether this is the one rank that prints and writes."""
         return self.place.first
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether torchrun was killed: nobody could stop this rank any more."""
+        return False
 
     def agree(self, *values: float) -> tuple[float, ...]:
         """The largest of the values that the ranks give, one by one."""
@@ -86,9 +92,14 @@ class Together(Ranks):
 
     def __init__(self, place: Place, store: Any) -> None:
         self.place, self._store = place, store
+        self._parent = os.getppid() if BY_TORCHRUN in os.environ else None
         self._left = threading.Event()
         self._peers: dict[int, tuple[int, int]] = {}  # process and its start, of each other rank on this host
         self._connecting = threading.Thread(target=_connect, daemon=True)
+
+    @property
+    def orphaned(self) -> bool:
+        return self._parent is not None and os.getppid() != self._parent
 
     def watch(self) -> None:
         """Begins to look whether the others run."""
@@ -174,7 +185,8 @@ class Together(Ranks):
 
     def fail(self, sentence: str | None) -> None:
         why = self.ended() or self._caused(f"rank {self.place.rank} of {self.size} ended: {sentence}")
-        if sentence is None or (why not in sentence and sentence not in why):
+        # without torchrun there is no store, and ranks that stop do not know of one another's wish
+        if sentence is None or not (self.orphaned or why in sentence or sentence in why):
             sentence = f"{why}; {self.remedy()}"
         if self._prints():
             print(f"error: {printable(sentence)}", file=sys.stderr, flush=True)

@@ -91,10 +91,11 @@ def _wishes(
     unsaved: float,  # seconds since the last checkpoint; 0 without a step since then
 ) -> tuple[float, float, float]:  # progress, whether to stop, whether to save
     """Wishes of a rank for the next step: the first rank's clock counts, and any rank can stop all of them."""
+    stopped = float(stop.asked or ranks.orphaned)
     if not ranks.first:
-        return 0.0, float(stop.asked), 0.0
+        return 0.0, stopped, 0.0
     budget = state.config.train
-    return spent(budget, state.step, state.seconds), float(stop.asked), float(unsaved > budget.checkpoint_seconds)
+    return spent(budget, state.step, state.seconds), stopped, float(unsaved > budget.checkpoint_seconds)
 
 
 def _way_on(checkpoint: Path) -> str:

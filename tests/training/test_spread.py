@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from ranked import Started
+from ranked import CONTEXT, LONGEST, Started
 from stepping import everything, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_scene, tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.alive import alive
+from nurec_lite.base.alive import started as start_of
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.place import Place
@@ -227,6 +229,33 @@ def test_ranks_that_torchrun_restarts_go_on(tmp_path: Path) -> None:
     step = int(load_checkpoint(out / "checkpoint.pt", "cpu")["counters"]["step"])
     started(out, config(step + 2, out), ranks).results()
     assert load_checkpoint(out / "checkpoint.pt", "cpu")["counters"]["step"] == step + 2
+
+
+def test_ranks_save_and_end_if_torchrun_is_killed(tmp_path: Path) -> None:
+    """Nobody else could stop them."""
+    out = tmp_path / "run"
+    receiver, sender = CONTEXT.Pipe(duplex=False)
+
+    def parent() -> None:
+        os.environ["TORCHELASTIC_RUN_ID"] = "none"
+        begun = started(out, config(100_000, checkpoint_seconds=0.5))  # with the store of the ranks
+        sender.send([(process.pid, start_of(process.pid)) for process in begun.processes])
+        time.sleep(LONGEST)
+
+    torchrun = CONTEXT.Process(target=parent)
+    torchrun.start()
+    assert receiver.poll(LONGEST)
+    ranks = receiver.recv()
+    deadline = time.monotonic() + LONGEST
+    while not (out / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    torchrun.kill()
+    torchrun.join()
+    while any(alive(*rank) for rank in ranks) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    said = out.with_suffix(".txt").read_text()
+    step = load_checkpoint(out / "checkpoint.pt", "cpu")["counters"]["step"]
+    assert not any(alive(*rank) for rank in ranks) and f"stopped after step {step}; go on with" in said, said
 
 
 def test_an_error_of_all_ranks_is_one_sentence(tmp_path: Path) -> None:
