@@ -238,8 +238,8 @@ TORCH_LIBRARY(nurec_lite, m) {
     // the present `numbers`, 64 at most, into `numbers_at`.
     m.def(
         "multi_tensor_copy(Tensor(a!)[] into, Tensor[] values, Tensor(b!)? numbers_at=None, float[] numbers=[]) -> ()");
-    // Copies rows [N, ...] of the listed blocks, times the factors, into arrays `packed` [capacity, 256 * ...], and back
-    // without factors. Blocks beyond the capacity are left out; all else stays as it is.
+    // Copies rows [N, ...] of the listed blocks, times the factors, into arrays `packed` [capacity, 256 * ...], and
+    // back without factors. Blocks beyond the capacity are left out; all else stays as it is.
     m.def("pack_blocks(Tensor[] rows, Tensor blocks, float[] factors, Tensor(a!)[] packed) -> ()");
     m.def("unpack_blocks(Tensor[] packed, Tensor blocks, Tensor(a!)[] rows) -> ()");
     // The simulator's street (simulate/street.h), as cameras and lidars see it. `world`: solids, kinds, boxes,
