@@ -46,7 +46,7 @@ WAIT_S = 1.0  # a terminal stops the drives as early as this process
 STOPS = ("stopped", "interrupted")  # first words of a run that was asked to end
 log = logging.getLogger("nurec_lite")
 places: list[Path] = []  # of the fleets that this process has begun
-_former: list["Drive"] = []  # records of the command before, as it left them
+_former: dict[Path, list["Drive"]] = {}  # records of the command before, as it left them
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Fleet(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         place = place_of(config.hydra)
         places.append(place)
-        _former[:] = drives(place)
-        for drive in _former:
+        _former[place] = drives(place)
+        for drive in _former[place]:
             replace(drive, state=FORMER).write(place)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
@@ -210,7 +210,7 @@ def launched(config: Any, jobs: Sequence[Sequence[str]], first: int, at_once: in
         _check(place, jobs, first, at_once)
     except BaseException:
         places.clear()  # nothing began, and there is nothing to tabulate
-        for drive in _former:
+        for drive in _former.get(place, []):
             drive.write(place)
         raise
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)

@@ -268,15 +268,6 @@ def test_the_tables_have_the_drives_of_this_command_alone(runs: Runs, tmp_path: 
     assert found is not None and found.drives == 1 and found.text.startswith("1 drive: 1 ended before.")
 
 
-def test_a_wrong_command_leaves_the_records_as_they_were(runs: Runs, tmp_path: Path) -> None:
-    launched(swept(tmp_path), JOBS[1:], 1, 1)
-    before = drives(tmp_path)
-    Fleet().on_multirun_start(swept(tmp_path))
-    with pytest.raises(ConfigError, match="at_once"):
-        launched(swept(tmp_path), JOBS[1:], 1, 0)
-    assert drives(tmp_path) == before and FORMER not in {drive.state for drive in before}
-
-
 def test_one_run_is_one_run(runs: Runs, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "nurec_lite"):
         launched(swept(tmp_path), JOBS[3:], 3, 1)

@@ -19,7 +19,7 @@ from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli import fleet
-from nurec_lite.cli.fleet import Drive, Seats, attempted, launched
+from nurec_lite.cli.fleet import FORMER, Drive, Fleet, Seats, attempted, drives, launched
 from nurec_lite.cli.same_run import check_same, check_same_capture
 from nurec_lite.config import Config, to_yaml
 from nurec_lite.readers import open_capture
@@ -177,6 +177,16 @@ def test_no_table_is_left_where_nothing_began(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         launched(swept(tmp_path), [MADE], 0, 0)
     assert not fleet.places
+
+
+def test_a_wrong_command_leaves_the_records_of_the_one_before(tmp_path: Path, started: list[str]) -> None:
+    launched(swept(tmp_path), [MADE], 0, 1)
+    before = drives(tmp_path)
+    Fleet().on_multirun_start(swept(tmp_path))
+    assert [drive.state for drive in drives(tmp_path)] == [FORMER]
+    with pytest.raises(ConfigError, match="at_once"):
+        launched(swept(tmp_path), [MADE], 0, 0)
+    assert drives(tmp_path) == before and FORMER not in {drive.state for drive in before}
 
 
 def test_the_same_command_skips_a_drive_that_had_too_little_memory(tmp_path: Path, started: list[str]) -> None:

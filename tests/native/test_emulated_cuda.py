@@ -19,7 +19,11 @@ from nurec_lite.native.build import BuildError
 
 TESTS = Path(__file__).parents[1]
 PROBE = OWN / "probe.cu"
-FILES = {"scene/test_parted.py", "benchmarks/test_bench_views.py"} | {  # and those that choose between devices
+FILES = {
+    "scene/test_parted.py",
+    "benchmarks/test_bench_views.py",
+    "opt/test_spread_blocks.py",
+} | {  # and those that choose between devices
     str(path.relative_to(TESTS))
     for folder in ("native", "opt")
     for path in (TESTS / folder).glob("test_*.py")
