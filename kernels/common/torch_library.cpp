@@ -189,13 +189,14 @@ TORCH_LIBRARY(nurec_lite, m) {
     // of the lidars, in their order: their cells, and the tables of occupied_cells. `spheres` [blocks, 4]: centre and
     // radius about the Gaussians of a block; a negative radius if no sphere is known. A call reads blocks without a
     // sphere, and blocks with one that a view may see. It stores the spheres of hidden blocks. After a change of hidden
-    // Gaussians set all to -1. `listed` [1 + blocks] int32: how many blocks are visible, then their numbers, ascending;
-    // the rest is not written. `visible` uint8: 1 for a visible block; a multiple of 16, and the rest is not written.
+    // Gaussians set all to -1. Returns uint8 [blocks, to a multiple of 16], 1 for a visible block; the rest is not
+    // written.
     m.def(
-        "visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, "
+        "mark_visible_blocks(Tensor means, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits, "
         "Tensor(a!) spheres, int still, Tensor[] views, int[] sensors, Tensor[] edges, int[] columns, "
-        "Tensor[] occupied) -> (Tensor listed, Tensor visible)");
-    // `listed` as above, from flags as above [blocks], to a multiple of 16. Listed blocks lose their spheres.
+        "Tensor[] occupied) -> Tensor");
+    // [1 + blocks] int32 from such marks: how many blocks are visible, then their numbers, ascending; the rest is not
+    // written. Visible blocks lose their spheres.
     m.def("list_visible_blocks(Tensor visible, Tensor(a!) spheres) -> Tensor");
     // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
     // without dependents is empty. Out of `blocks`, opacities are 0, and nothing else is written.

@@ -122,10 +122,10 @@ cuda::BlockScene block_scene(Tensor const& means, Tensor const& log_scales, Tens
             {}};
 }
 
-std::tuple<Tensor, Tensor> visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
-                                          Tensor const& lidar_logits, Tensor const& spheres, int64_t still,
-                                          at::TensorList views, at::IntArrayRef sensors, at::TensorList edges,
-                                          at::IntArrayRef columns, at::TensorList occupied) {
+Tensor mark_visible_blocks(Tensor const& means, Tensor const& log_scales, Tensor const& opacity_logits,
+                           Tensor const& lidar_logits, Tensor const& spheres, int64_t still, at::TensorList views,
+                           at::IntArrayRef sensors, at::TensorList edges, at::IntArrayRef columns,
+                           at::TensorList occupied) {
     cuda::BlockScene in = block_scene(means, log_scales, opacity_logits, lidar_logits, spheres, still);
     in.views = int64_t(views.size());
     check_count(in.views, "number of views", cuda::MAX_BLOCK_VIEWS);
@@ -140,11 +140,10 @@ std::tuple<Tensor, Tensor> visible_blocks(Tensor const& means, Tensor const& log
         in.view[k] = block_view(views[k], sensors[k], cells);
     }
     Site site(means.device());
-    Tensor const listed = site.empty({1 + blocks_of_store(in.n)}, at::kInt);
     Tensor const visible = site.empty({cuda::flags_of_store(in.n)}, at::kByte);
-    cuda::visible_blocks(in, visible.mutable_data_ptr<uint8_t>(), listed.mutable_data_ptr<int>(), site.queue());
+    cuda::mark_visible_blocks(in, visible.mutable_data_ptr<uint8_t>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {listed, visible};
+    return visible;
 }
 
 Tensor list_visible_blocks(Tensor const& visible, Tensor const& spheres) {
@@ -291,7 +290,7 @@ TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
     m.impl("project", &project);
 #ifdef NUREC_CUDA
     m.impl("occupied_cells", &occupied_cells);
-    m.impl("visible_blocks", &visible_blocks);
+    m.impl("mark_visible_blocks", &mark_visible_blocks);
     m.impl("list_visible_blocks", &list_visible_blocks);
 #endif
 }

@@ -160,22 +160,20 @@ __global__ void __launch_bounds__(LIST_THREADS)
 }
 
 template <bool SWEEPS>
-void find_visible_blocks(BlockScene const& in, uint8_t* visible, int* listed, Queue const& queue) {
+void mark_blocks(BlockScene const& in, uint8_t* visible, Queue const& queue) {
     int64_t const n = blocks_of_store(in.n);
     auto* const read = queue.memory.array<int>(1 + n);  // blocks for the second kernel
     VisibleBlocks const blocks = {read};
     launch_pdl(test_spheres_kernel<SWEEPS>, blocks_for(n), THREADS, queue, in, visible);
-    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, read, nullptr);
+    list_visible_blocks(visible, n, read, nullptr, queue);
     launch_pdl(mark_visible_blocks_kernel<SWEEPS>, blocks_for(blocks, in.n), THREADS, queue, in, blocks, visible);
-    launch_pdl(list_visible_blocks_kernel, 1, LIST_THREADS, queue, visible, n, listed, nullptr);
 }
 
 }  // namespace
 
-void visible_blocks(BlockScene const& in, uint8_t* visible, int* listed, Queue const& queue) {
-    if (!in.n) return list_visible_blocks(visible, 0, listed, nullptr, queue);
-    has_sweeps(in) ? find_visible_blocks<true>(in, visible, listed, queue)
-                   : find_visible_blocks<false>(in, visible, listed, queue);
+void mark_visible_blocks(BlockScene const& in, uint8_t* visible, Queue const& queue) {
+    if (!in.n) return;
+    has_sweeps(in) ? mark_blocks<true>(in, visible, queue) : mark_blocks<false>(in, visible, queue);
 }
 
 void list_visible_blocks(uint8_t const* visible, int64_t n, int* listed, float* spheres, Queue const& queue) {

@@ -37,12 +37,12 @@ inline int64_t flags_of_store(int64_t n) {  // bytes
     return (blocks_of_store(n) + FLAG_VECTOR - 1) / FLAG_VECTOR * FLAG_VECTOR;
 }
 
-// Writes `visible` [flags_of_store(n)], 1 for a visible block, and `listed` [1 + blocks] as VisibleBlocks has it.
-// Blocks with Gaussians that move count as visible. A block with a sphere is read only if some view may see the sphere.
-// A hidden block gets one. A visible block loses its own, since the step changes it.
-void visible_blocks(BlockScene const& in, uint8_t* visible, int* listed, Queue const& queue);
+// Writes `visible` [flags_of_store(n)], 1 for a visible block. Blocks with Gaussians that move count as visible. A
+// block with a sphere is read only if some view may see the sphere. A hidden block gets one.
+void mark_visible_blocks(BlockScene const& in, uint8_t* visible, Queue const& queue);
 
-// Lists n blocks by their flags; these lose their spheres, if there are any.
+// Writes `listed` [1 + n] as VisibleBlocks has it, of n blocks by their flags. With `spheres` listed blocks lose
+// theirs, since the step changes them.
 void list_visible_blocks(uint8_t const* visible, int64_t n, int* listed, float* spheres, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -30,7 +30,7 @@ from nurec_lite.base.texts import read_json
 from nurec_lite.base.threads import share
 from nurec_lite.cli.composed import composed_config
 from nurec_lite.cli.multirun import folders
-from nurec_lite.cli.same_run import check_same, check_same_capture
+from nurec_lite.cli.same_run import check_same
 from nurec_lite.cli.words import unquoted
 from nurec_lite.config import Config
 from nurec_lite.training.folder import AUTO, CHECKPOINT, METRICS, holds_run
@@ -114,7 +114,6 @@ def attempted(config: Config, run: Callable[[Config], dict[str, object]]) -> dic
         given = _settings(hydra.overrides.task)
         check_same(folder, config, known=record is not None and _settings(record.arguments) == given)
     if ended(folder, config.train.overwrite):
-        check_same_capture(folder, config)
         log.info("%s holds a run that ended; it is skipped", config.out)
         return None
     return _twice(config, run)
@@ -243,10 +242,7 @@ def _check(place: Path, jobs: Sequence[Sequence[str]], first: int, at_once: int 
     for number, words in enumerate(jobs, first):
         folder = folder_of(place, number)
         if holds_run(folder) and not _replaces(words):
-            asked = _asked(words)
-            check_same(folder, asked, known.get(number) == _settings(words))
-            if ended(folder):
-                check_same_capture(folder, asked)
+            check_same(folder, _asked(words), known.get(number) == _settings(words))
 
 
 def _asked(words: Sequence[str]) -> Config:

@@ -11,7 +11,7 @@ import yaml
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.key_values import assigned, flat
 from nurec_lite.capture.yaml_files import YamlLoader, read_yaml
-from nurec_lite.config import PATHS, Config, to_yaml
+from nurec_lite.config import PATHS, Config, DataConfig, to_yaml
 from nurec_lite.readers import open_capture
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, METRICS
@@ -30,7 +30,7 @@ def check_same(
     asked: Config,
     known: bool,  # whether its command was the same: a run lowers some values by itself where memory is short
 ) -> None:
-    """Raises ConfigError where the run was made with other settings."""
+    """Raises ConfigError where the run was made with other settings, or ended before its capture was replaced by another one."""
     stored = read_yaml(folder / CONFIG, REMEDY)
     found = flat(stored) if isinstance(stored, dict) else {}
     wanted = flat(yaml.load(to_yaml(asked), YamlLoader))  # a SafeLoader
@@ -41,18 +41,17 @@ def check_same(
             raise ConfigError(
                 f"{folder} holds a run with {_text(key, found)}, but {_text(key, wanted)} is asked for; {REMEDY}"
             )
+    _check_same_capture(folder, asked.data)
 
 
-def check_same_capture(
-    folder: Path,  # of a run that ended
-    asked: Config,
-) -> None:
-    """Raises ConfigError where a file of the capture was replaced by another capture after the run. Only newer files are read, and folders
-    are taken as they are."""
-    ended, checkpoint, data = (folder / METRICS).stat().st_mtime_ns, folder / CHECKPOINT, asked.data
-    files = (data.root, data.poses.file, data.tracks.file)
+def _check_same_capture(folder: Path, data: DataConfig) -> None:
+    """Reads files that are newer than the end of the run; folders are taken as they are. A run that continues looks by itself."""
+    checkpoint, metrics = folder / CHECKPOINT, folder / METRICS
+    if not (checkpoint.exists() and metrics.exists()):
+        return
+    ended, files = metrics.stat().st_mtime_ns, (data.root, data.poses.file, data.tracks.file)
     newer = [name for name in files if name and os.path.isfile(name) and os.stat(name).st_mtime_ns > ended]
-    if not newer or not checkpoint.exists():
+    if not newer:
         return
     content = load_checkpoint(checkpoint, "cpu")
     try:

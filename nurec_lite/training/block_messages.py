@@ -63,9 +63,10 @@ class BlockMessage:
     ) -> None:
         by_rows = {id(p) for p in of_gaussians}
         taught = [p for p in parameters if p.grad is not None]
-        self._rows = [p for p in taught if id(p) in by_rows]
+        rows = [p for p in taught if id(p) in by_rows]
+        self._gradients = [_contiguous_grad(p) for p in rows]
         self._others = [p for p in taught if id(p) not in by_rows]
-        self._place = BlockRows([tuple(p.shape) for p in self._rows], blocks, capacity)
+        self._place = BlockRows([tuple(p.shape) for p in rows], blocks, capacity)
         numbers = [aligned(self._place.numbers), *(aligned(p.numel()) for p in self._others), ALIGNED]
         self.array = parameters[0].new_empty(sum(numbers), requires_grad=False)
         self._parts = self.array.split(numbers)
@@ -76,9 +77,8 @@ class BlockMessage:
         share: float,  # factor of the gradients
         failed: Tensor | None,  # []
     ) -> None:
-        gradients = [_contiguous_grad(p) for p in self._rows]
-        if gradients:
-            self._place.pack(gradients, [share] * len(gradients), self._parts[0])
+        if self._gradients:
+            self._place.pack(self._gradients, [share] * len(self._gradients), self._parts[0])
         for p, part in zip(self._others, self._parts[1:-1], strict=True):
             assert p.grad is not None
             torch.mul(p.grad, share, out=part[: p.numel()].view(p.shape))
@@ -90,8 +90,8 @@ class BlockMessage:
     def receive(self, failed: Tensor | None) -> Tensor | None:
         """Gives every parameter the sum of its gradients. Returns whether the step of any rank failed, as `failed` has it."""
         self._work.wait()
-        if self._rows:
-            self._place.unpack(self._parts[0], [_contiguous_grad(p) for p in self._rows])
+        if self._gradients:
+            self._place.unpack(self._parts[0], self._gradients)
         for p, part in zip(self._others, self._parts[1:-1], strict=True):
             p.grad = part[: p.numel()].view(p.shape)
         return None if failed is None else (self._parts[-1][0] > 0).to(failed.dtype)

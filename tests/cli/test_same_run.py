@@ -20,7 +20,7 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli import fleet
 from nurec_lite.cli.fleet import FORMER, Drive, Fleet, Seats, attempted, drives, launched
-from nurec_lite.cli.same_run import check_same, check_same_capture
+from nurec_lite.cli.same_run import check_same
 from nurec_lite.config import Config, to_yaml
 from nurec_lite.readers import open_capture
 from nurec_lite.training.saving import write_checkpoint
@@ -115,12 +115,12 @@ def test_a_pack_of_another_capture_under_the_same_name_is_named(tmp_path: Path) 
     pack, folder, (change, pattern) = tmp_path / "a.pack", tmp_path / "0", OTHER["images of cameras exchanged"]
     packed(pack, tiny_capture(), -60)
     config = run_of(pack, folder)
-    check_same_capture(folder, config)
+    check_same(folder, config, known=True)
     packed(pack, tiny_capture(), 60)
-    check_same_capture(folder, config)
+    check_same(folder, config, known=True)
     packed(pack, change(tiny_capture()), 60)
     with pytest.raises(ConfigError, match=rf"a\.pack is newer than its run: .*{pattern}.*train\.overwrite=true"):
-        check_same_capture(folder, config)
+        check_same(folder, config, known=True)
 
 
 def test_older_packs_are_not_read(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_older_packs_are_not_read(tmp_path: Path) -> None:
     os.utime(pack, (0, 0))
     folder = made(tmp_path / "0", changed(f'data.root="{pack}"'))
     (folder / "checkpoint.pt").touch()
-    check_same_capture(folder, fleet._asked(changed(f'data.root="{pack}"')))
+    check_same(folder, fleet._asked(changed(f'data.root="{pack}"')), known=True)
 
 
 # ---- in a fleet

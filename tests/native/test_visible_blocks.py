@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator visible_blocks (kernels/project/visible_blocks.cu), and projections of visible blocks, on CUDA alone. Operators of both
+"""The operator mark_visible_blocks (kernels/project/visible_blocks.cu), and projections of visible blocks, on CUDA alone. Operators of both
 devices that take blocks: test_block_operators.py."""
 
 import math
@@ -37,7 +37,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     return driven(request.param)
 
 
-# ---- the operator visible_blocks
+# ---- blocks that a view may see
 
 
 def views_for(kind: str, device: torch.device) -> list[View]:
@@ -264,7 +264,7 @@ def block_arguments(device: torch.device, n: int = 7) -> dict[str, Any]:
 
 
 def test_torch_s_own_checks(device: torch.device) -> None:
-    check_schema(torch.ops.nurec_lite.visible_blocks.default, tuple(block_arguments(device, 700).values()))
+    check_schema(torch.ops.nurec_lite.mark_visible_blocks.default, tuple(block_arguments(device, 700).values()))
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -304,7 +304,7 @@ def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
     if "multiple of 16" in words:  # a copy to a device would begin at one
         changes["spheres"] = changes["spheres"][1:].view(1, 4)
     with pytest.raises(ValueError, match=words):
-        torch.ops.nurec_lite.visible_blocks(*(args | changes).values())
+        torch.ops.nurec_lite.mark_visible_blocks(*(args | changes).values())
 
 
 # ---- the projection

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of visible blocks, as the operator visible_blocks makes them and others take them."""
+"""Lists of visible blocks, as visible_blocks makes them and others take them."""
 
 import torch
 from torch import Tensor

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator visible_blocks: blocks of consecutive Gaussians of the store with one that a view may see, and copies of their rows. On CUDA
-alone."""
+"""Blocks of consecutive Gaussians of the store with one that a view may see, lists of them, and copies of their rows. On CUDA alone."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,8 +15,12 @@ from nurec_lite.splat.views import CameraView, LidarView
 BLOCK = 256  # Gaussians
 
 
+def count_blocks(g: Gaussians) -> int:
+    return -(-len(g) // BLOCK)
+
+
 def no_spheres(g: Gaussians) -> Tensor:  # [blocks, 4]
-    return g.means.new_full((-(-len(g) // BLOCK), 4), -1.0)
+    return g.means.new_full((count_blocks(g), 4), -1.0)
 
 
 class BlockSpheres:
@@ -74,14 +77,13 @@ def visible_blocks(
     cells = [visibility_grid(view, g.means.device) for view in sweeps]
     stored = (t.detach() for t in (g.means, g.log_scales, g.opacity_logits, g.lidar_logits))
     spheres = no_spheres(g) if spheres is None else spheres
-    found, flags = torch.ops.nurec_lite.visible_blocks(
+    flags: Tensor = torch.ops.nurec_lite.mark_visible_blocks(
         *stored, spheres, still, list(map(packed_view, views)), list(map(sensor_kind, views)),
         [grid.edges for grid, _ in cells], [columns for _, columns in cells], list(map(occupied_cells, sweeps)),
     )  # fmt: skip
     if joined is not None:
         joined(flags)
-        found = torch.ops.nurec_lite.list_visible_blocks(flags, spheres)
-    listed: Tensor = found
+    listed: Tensor = torch.ops.nurec_lite.list_visible_blocks(flags, spheres)
     return listed
 
 

@@ -31,7 +31,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
 from nurec_lite.native import backward_epilogue, ops
 from nurec_lite.native.deferred_backward import with_grad_slot
-from nurec_lite.native.operators.visible_blocks import BLOCK, BlockSpheres, visible_blocks
+from nurec_lite.native.operators.visible_blocks import BlockSpheres, count_blocks, visible_blocks
 from nurec_lite.opt.all import fused_activate
 from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
@@ -209,7 +209,7 @@ class _Gathering:
 
     def graph_key(self, scene: Scene) -> tuple[int, ...]:
         self.one.follow(scene)
-        return tuple(self.one.capacity(sent, -(-len(scene.gaussians) // BLOCK)) for sent in SENT)
+        return tuple(self.one.capacity(sent, count_blocks(scene.gaussians)) for sent in SENT)
 
     def forbids_inplace_relocation(self, scene: Scene, node: Tensor) -> Tensor:
         return torch.zeros((), dtype=torch.bool, device=node.device)
