@@ -5,7 +5,6 @@ Letters: N Gaussians; a block has nurec_lite.native.operators.visible_blocks.BLO
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
@@ -46,8 +45,8 @@ class BlockRows:
         unpack_blocks(self._parts(message), self._blocks, rows)
 
     def _parts(self, message: Tensor) -> list[Tensor]:  # [capacity, width] each
-        ends = pairwise(accumulate((self._capacity * width for width in self._widths), initial=0))
-        return [message[a:b].view(self._capacity, -1) for a, b in ends]
+        parts = message[: self.numbers].split([self._capacity * width for width in self._widths])
+        return [part.view(self._capacity, width) for part, width in zip(parts, self._widths, strict=True)]
 
 
 class BlockMessage:

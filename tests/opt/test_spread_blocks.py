@@ -44,6 +44,7 @@ def trained(
     blocks: bool,
     options: tuple[str, ...] = ALL,
     overflows: frozenset[int] = frozenset(),
+    narrow: tuple[str, int] = ("", 3),  # kinds of lists that overflow then, and how many entries they hold
     n: int = N,
 ) -> dict[str, Any]:
     """All that some steps change, of two images and sometimes two sweeps, and the blocks that they saw."""
@@ -60,7 +61,7 @@ def trained(
         for group in state.optimizer.param_groups:
             group["eps"] = EPS
         stages = stages.replaced(noise=noise)
-        steps(cramped(stages, set(overflows)) if overflows else stages, state, n)
+        steps(cramped(stages, set(overflows), *narrow) if overflows else stages, state, n)
     ranks.leave()
     return {
         "end": {name: value.detach().numpy() for name, value in everything(state).items()}, "seen": seen,
@@ -98,9 +99,13 @@ def test_messages_shrink_when_reports_say_how_many_blocks_steps_see(tmp_path: Pa
     assert 0 < late < 0.7 * early and late < 0.7 * whole
 
 
-def test_blocks_that_do_not_fit_into_messages_repeat_the_step_on_all_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("narrow", [("", 3), ("blocks of images", 0)], ids=["lists", "messages"])
+def test_blocks_that_do_not_fit_into_messages_repeat_the_step_on_all_ranks(
+    narrow: tuple[str, int], tmp_path: Path
+) -> None:
+    """A message without room is what a step gets after steps that saw nothing."""
     driven("cpu")
-    work = partial(trained, blocks=True, overflows=frozenset({3}))
+    work = partial(trained, blocks=True, overflows=frozenset({3}), narrow=narrow)
     first, second = Started(2, work, tmp_path / "said.txt").results()
     assert first["redone"] == second["redone"] > 0
     assert_alike(first, Started(2, partial(trained, blocks=True), tmp_path / "other.txt").results()[0])

@@ -46,17 +46,17 @@ def no_sync_of(stages: Stages) -> NoSync:
     return found
 
 
-def cramped(stages: Stages, at: set[int]) -> Stages:
-    """Gives all views a capacity of three entries at the first try of the given steps."""
+def cramped(stages: Stages, at: set[int], kinds: str = "", entries: int = 3) -> Stages:
+    """Gives views and messages a capacity of few entries at the first try of the given steps, those whose kinds begin with these words."""
     option, left = no_sync_of(stages), set(at)
-    start = option._start
+    start, known = option._start, option.capacities.of
 
     def narrow(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         if state.step not in left:
             return start(stages, state, shots)
         left.discard(state.step)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(option.capacities, "of", lambda view: 3)
+            patch.setattr(option.capacities, "of", lambda view: entries if view.kind.startswith(kinds) else known(view))
             return start(stages, state, shots)
 
     option._start = narrow  # type: ignore[method-assign]
