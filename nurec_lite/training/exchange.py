@@ -26,6 +26,7 @@ from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.block_messages import ALIGNED, BlockMessage, aligned
 from nurec_lite.training.factor_messages import BlockFactors, WholeFactors
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.step_clock import StepClock
 
 Factors = WholeFactors | BlockFactors
 HARMONICS = ("sh0", "sh_rest")  # parameters of the first message
@@ -133,6 +134,7 @@ class Exchange:
         self._others: Message | None = None
         self._of_gaussians: list[Tensor] = []  # those of the parameters with a row a Gaussian
         self._bytes = self._gathered = 0  # of the last step
+        self.clock = StepClock()
 
     def __call__(self, state: TrainState) -> None:
         self._prepare(state)
@@ -192,10 +194,13 @@ class Exchange:
         """Raises the flags that any rank has raised."""
         with span("exchange"), self._or_undone(state):
             torch.distributed.all_reduce(flags, torch.distributed.ReduceOp.MAX, async_op=True).wait()
+        self.clock.begin()  # without the time that this rank has waited
 
     def packed(self, form: Factors, own: Rank1ShGrad, failed: Tensor | None) -> Tensor:
         """The message of `gather`."""
-        return form.pack(own, 1 / self._ranks.size, failed)
+        message = form.pack(own, 1 / self._ranks.size, failed)
+        self.clock.end(message)
+        return message
 
     def gather(
         self,
@@ -211,6 +216,7 @@ class Exchange:
                 found.flatten(0, 1), message, async_op=True
             ).wait()  # on the stream of all messages
         self._gathered = (self._ranks.size - 1) * message.nbytes
+        self.clock.read(found)
         directions, colours, failed = form.unpack(found)
         return Rank1ShGrad(harmonics, directions, colours), failed
 

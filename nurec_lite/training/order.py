@@ -26,6 +26,11 @@ class Order:
         block, place = divmod(step, n * together // size)
         return tuple(self.frames[k] for k in _steps(self, block, together)[place])
 
+    def epoch(self, step: int) -> int | None:
+        """The epoch that all frames of a step belong to; None: one ends within the step."""
+        first, last = (place // len(self.frames) for place in (step * self.size, (step + 1) * self.size - 1))
+        return first if first == last else None
+
     @property
     def size(self) -> int:
         """Frames a step: no step has one twice."""

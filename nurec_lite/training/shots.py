@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The images and lidar rays that each step trains on, and their decoding. Everything depends on (seed, step) alone, so that a
-resumed run and loader processes get the same shots."""
+resumed run and loader processes get the same shots; but for images that several ranks pair by time (nurec_lite/training/partners.py)."""
 
 import math
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, RayGroups, camera_view, lidar_view
 from nurec_lite.training.order import Order, generator
+from nurec_lite.training.partners import Partners
 from nurec_lite.training.staging_buffer import BufferSlot
 
 FACTOR = 2  # of reduction, of the images that a run may begin with (train.coarse)
@@ -119,6 +120,7 @@ class ShotPlan:
     rank: int = field(default=0, kw_only=True)  # of the process
     ranks: int = field(default=1, kw_only=True)  # that share a step's images and sweeps equally
     coarse: bool = field(default=False, kw_only=True)  # the run begins with reduced images
+    partners: Partners = field(default_factory=Partners, kw_only=True)  # of images, that may change the order
 
     @property
     def decodes(self) -> bool:
@@ -136,7 +138,11 @@ class ShotPlan:
         """Indices into Capture.images and Capture.sweeps that `load` decodes: the share of this rank."""
         turn, between = divmod(step, self.sweeps_every)
         sweeps = self.sweeps.of(turn) if self.has_sweeps and not between else ()
-        return self._share(self.images.of(step)), self._share(sweeps)
+        return self._share(self.images_of(step)), self._share(sweeps)
+
+    def images_of(self, step: int) -> tuple[int, ...]:
+        """Indices into Capture.images of a step's images, those of all ranks."""
+        return self.partners.of(step) or self.images.of(step)
 
     def _share(self, frames: tuple[int, ...]) -> tuple[int, ...]:
         n = len(frames) // self.ranks

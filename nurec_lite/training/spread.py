@@ -22,10 +22,12 @@ RANKS = "ranks"  # their name in claims of stages
 
 
 def exchanging(stages: Stages, ranks: Ranks) -> Stages:
-    """The stages before options: gradients are averaged over the ranks."""
+    """The stages before options: gradients are averaged over the ranks, and steps measured."""
     if ranks.size == 1:
         return stages
-    return replace(stages.swap(RANKS, reduce=Exchange(ranks)), ranks=ranks.size)
+    exchange = Exchange(ranks)
+    own = stages.swap(RANKS, reduce=exchange).wrap(learn=exchange.clock.around)
+    return replace(own, ranks=ranks.size)
 
 
 def exchanged(stages: Stages) -> dict[str, object]:

@@ -120,8 +120,9 @@ class StepResult:
 
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[ListUse, ...] = ()
-    # [n + 1] int64 entries that each list with a capacity needs, in their order, and whether the step changed nothing and will be done
-    # again; None where it cannot fail. Or, if their copies are under way, the future on the host
+    # [n + R + 1] int64 entries that each list with a capacity needs, in their order; microseconds of R ranks until their first message,
+    # if they were measured; and whether the step changed nothing and will be done again. None where it cannot fail. Or, if their copies
+    # are under way, the future on the host
     report: Tensor | HostFuture | None = None
 
     @property

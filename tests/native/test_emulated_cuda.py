@@ -23,6 +23,7 @@ FILES = {
     "scene/test_parted.py",
     "benchmarks/test_bench_views.py",
     "opt/test_spread_blocks.py",
+    "opt/test_paired_images.py",
 } | {  # and those that choose between devices
     str(path.relative_to(TESTS))
     for folder in ("native", "opt")

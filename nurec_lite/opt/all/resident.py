@@ -13,10 +13,11 @@ Limits: an image of KITTI takes 1.4 MB, a ray 50 bytes. The option may take a sh
 sensors' own figures say that the capture needs more, the device keeps a window: threads decode frames ahead of their steps, and the frame
 that is needed last is dropped (nurec_lite/base/window.py). The order of the frames stays that of the seed. The host holds one frame a
 thread. If the share does not hold the frames of the steps in flight, the option is off: workers, pinned and prefetch then feed as without
-it. Otherwise they have nothing to do, and no loader process is started. Name it after pinned and prefetch; before it, prefetch would
-fetch frames that are there already. A frame that cannot be decoded ends the run at the step that needs it. Class exact: shots are bitwise
-the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so levels of images differ a little (tests: less
-than one in the mean), and a run differs from that of the host's decoder; the library's own memory is not counted in the share.
+it. Otherwise they have nothing to do, and no loader process is started. Without a window several ranks may pair images by time
+(nurec_lite/training/partners.py). Name it after pinned and prefetch; before it, prefetch would fetch frames that are there already. A frame
+that cannot be decoded ends the run at the step that needs it. Class exact: shots are bitwise the same. With jpeg=gpu close: decoders
+round and interpolate chroma each in its own way, so levels of images differ a little (tests: less than one in the mean), and a run
+differs from that of the host's decoder; the library's own memory is not counted in the share.
 """
 
 import logging
@@ -187,6 +188,8 @@ class KeptPlan(ShotPlan):
         return False
 
     def load(self, step: int) -> Shots:
+        if self.store.window is None:  # nobody looks ahead in the order
+            self.partners.plan(step, self.images, self.ranks, self.capture)
         self.store.begin(step)
         return super().load(step)
 

@@ -108,11 +108,15 @@ class NoSync:
             wait or len(self._in_flight) > self._most or (self._early and self._in_flight[0].report.done())
         ):
             oldest = self._in_flight.popleft()
-            *needed, failed = map(int, oldest.report.result())
-            for kind, entries in zip(oldest.kinds(), needed, strict=True):
+            *numbers, failed = map(int, oldest.report.result())
+            kinds = oldest.kinds()
+            needed, times = numbers[: len(kinds)], numbers[len(kinds) :]
+            for kind, entries in zip(kinds, needed, strict=True):
                 self.capacities.learn(kind, entries)
             if failed:
                 self._again(stages, state, [oldest, *self._in_flight])
+            elif times:
+                state.plan.partners.learn(state.plan.images_of(oldest.step), times)
 
     def _again(self, stages: Stages, state: TrainState, steps: list[InFlightStep]) -> None:
         """Restores the state before the first of these steps, and runs them all again."""
