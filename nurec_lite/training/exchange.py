@@ -6,7 +6,8 @@ gradient is a sum of products of two factors, one a view: with fused_harmonics r
 Gaussian and view instead of 48 a Gaussian, and every rank multiplies them in its update. This message goes during the backward pass, and
 the update of harmonics follows it while the message of all other gradients goes. Without fused_harmonics the gradients of harmonics are a
 message of their own; a hook sends it as soon as autograd has finished them. Each message has the flag that a list overflowed. Every rank
-makes the same update.
+makes the same update. In a step without sweeps only regularisers differentiate the lidar's numbers, to the same gradients on all ranks:
+these stay out of messages.
 On a long drive most Gaussians are out of all views. Before a step renders, ranks join the flags of the blocks that their views may see
 (nurec_lite/native/operators/visible_blocks.py), and both messages hold the rows of these blocks alone.
 Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: none that we know of.
@@ -14,7 +15,6 @@ Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: n
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,105 +23,17 @@ from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.base.ranks import RankError, Ranks
 from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.training.block_messages import ALIGNED, BlockMessage, aligned
+from nurec_lite.training.block_messages import BlockMessage
 from nurec_lite.training.factor_messages import BlockFactors, WholeFactors
-from nurec_lite.training.state import TrainState
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import Learn, Stages
+from nurec_lite.training.state import StepResult, TrainState
 from nurec_lite.training.step_clock import StepClock
+from nurec_lite.training.whole_messages import EarlyMessage, Message
 
 Factors = WholeFactors | BlockFactors
 HARMONICS = ("sh0", "sh_rest")  # parameters of the first message
-
-
-class Message:
-    """The gradients of some parameters, in one array that stays where it is, as a recorded step needs it."""
-
-    def __init__(self, parameters: list[Tensor], share: float) -> None:
-        self.parameters, self._share = parameters, share
-        self.lengths = [aligned(p.numel()) for p in parameters]
-        self.array = parameters[0].new_empty(0, requires_grad=False)
-        self._gradients: list[Tensor] = []
-        self._copied: set[int] = set()
-        self.work: Any = None  # under way
-
-    def copy(self, k: int) -> None:
-        """Takes the gradient of the k-th parameter; without one, zeros."""
-        self._allocate()
-        gradient = self.parameters[k].grad
-        if gradient is None:
-            self._gradients[k].zero_()
-        else:
-            torch.mul(gradient, self._share, out=self._gradients[k])
-        self._copied.add(k)
-
-    def _allocate(self) -> None:
-        """Allocates the array at the first use, since some messages are never sent."""
-        if self._gradients:
-            return
-        self.array = self.array.new_zeros(sum(self.lengths) + ALIGNED)
-        pieces = self.array.split([*self.lengths, ALIGNED])
-        self._gradients = [piece[: p.numel()].view(p.shape) for piece, p in zip(pieces, self.parameters, strict=False)]
-
-    def send(self, failed: Tensor | None) -> None:
-        """Sends all gradients, even those that were not copied yet, and `failed` []."""
-        for k in range(len(self.parameters)):
-            if k not in self._copied:
-                self.copy(k)
-        if failed is not None:
-            self.array[-ALIGNED].copy_(failed)
-        self.work = torch.distributed.all_reduce(self.array, async_op=True)
-
-    def receive(self, failed: Tensor | None) -> Tensor | None:
-        """Gives every parameter the mean of its gradients. Returns whether the step of any rank failed, as `failed` has it."""
-        self.work.wait()
-        for parameter, gradient in zip(self.parameters, self._gradients, strict=True):
-            if (
-                parameter.grad is not None
-            ):  # absent gradients are absent on all ranks: steps have views of the same kinds
-                parameter.grad = gradient
-        self.forget()
-        return None if failed is None else (self.array[-ALIGNED] > 0).to(failed.dtype)
-
-    def forget(self) -> None:
-        """Forgets copies and messages under way."""
-        self._copied, self.work = set(), None
-
-    @property
-    def wanted(self) -> bool:
-        """Whether any parameter has a gradient."""
-        return any(p.grad is not None for p in self.parameters)
-
-
-class EarlyMessage(Message):
-    """A message that is sent within the backward pass, when the last gradient has come."""
-
-    def __init__(self, parameters: list[Tensor], share: float) -> None:
-        super().__init__(parameters, share)
-        self._events: list[torch.cuda.Event] = []  # of copies on a GPU
-        self._hooks = [p.register_post_accumulate_grad_hook(self._hook(k)) for k, p in enumerate(parameters)]
-
-    def _hook(self, k: int) -> Any:
-        return lambda parameter: self._arrived(k, parameter)
-
-    def _arrived(self, k: int, parameter: Tensor) -> None:
-        """Copies a gradient, in a thread of autograd, on the stream that made it. Autograd also calls it without a gradient."""
-        if parameter.grad is None:
-            return
-        self.copy(k)
-        if parameter.is_cuda:
-            self._events.append(torch.cuda.current_stream(parameter.device).record_event())
-        if len(self._copied) == len(self.parameters):
-            with span("exchange", within=BACKWARD):
-                for event in self._events:
-                    torch.cuda.current_stream(parameter.device).wait_event(event)
-                self.send(None)
-
-    def forget(self) -> None:
-        super().forget()
-        self._events = []
-
-    def close(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
+LIDAR = "lidar_logits"  # their gradients without sweeps are those of regularisers
 
 
 class Exchange:
@@ -133,8 +45,19 @@ class Exchange:
         self._harmonics: EarlyMessage | None = None
         self._others: Message | None = None
         self._of_gaussians: list[Tensor] = []  # those of the parameters with a row a Gaussian
+        self._equal = 0  # last parameters of the second message with equal gradients on all ranks, without sweeps
         self._bytes = self._gathered = 0  # of the last step
+        self._sweeps = True  # of the present step
         self.clock = StepClock()
+
+    def around(self, inner: Learn) -> Learn:
+        """Wraps `learn`: notes whether a step has sweeps, and measures it."""
+
+        def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+            self._sweeps = bool(shots.sweeps)
+            return inner(stages, state, shots)
+
+        return self.clock.around(learn)
 
     def __call__(self, state: TrainState) -> None:
         self._prepare(state)
@@ -160,7 +83,9 @@ class Exchange:
         self.close()
         self._parameters, share = list(named.values()), 1 / self._ranks.size
         self._harmonics = EarlyMessage([p for name, p in named.items() if name in HARMONICS], share)
-        self._others = Message([p for name, p in named.items() if name not in HARMONICS], share)
+        others = sorted((name for name in named if name not in HARMONICS), key=lambda name: name == LIDAR)
+        self._others = Message([named[name] for name in others], share)
+        self._equal = int(LIDAR in named)
         self._of_gaussians = [p for name, p in named.items() if name in Gaussians.trained()]
 
     def _exchanged(self, state: TrainState) -> Tensor | None:
@@ -169,7 +94,7 @@ class Exchange:
         if early.work is None and early.wanted:
             early.send(None)
         array, receive = self._sent(state)
-        sent = array.nbytes + (early.array.nbytes if early.work is not None else 0)
+        sent = array.nbytes + (early.sent.nbytes if early.work is not None else 0)
         self._bytes, self._gathered = self._gathered + 2 * (self._ranks.size - 1) * sent // self._ranks.size, 0
         if early.work is not None:
             early.receive(None)
@@ -178,10 +103,11 @@ class Exchange:
     def _sent(self, state: TrainState) -> tuple[Tensor, Callable[[Tensor | None], Tensor | None]]:
         """Sends the second message; returns it, and the function that waits for it."""
         assert self._others is not None
+        count = len(self._others.parameters) - (0 if self._sweeps else self._equal)
         if state.visible_blocks is None:
-            self._others.send(state.failed)
-            return self._others.array, self._others.receive
-        parameters = self._others.parameters, self._of_gaussians
+            self._others.send(state.failed, count)
+            return self._others.sent, self._others.receive
+        parameters = self._others.parameters[:count], self._of_gaussians
         message = BlockMessage(*parameters, state.visible_blocks, state.blocks_sent)
         message.send(1 / self._ranks.size, state.failed)
         return message.array, message.receive

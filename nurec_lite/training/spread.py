@@ -26,7 +26,7 @@ def exchanging(stages: Stages, ranks: Ranks) -> Stages:
     if ranks.size == 1:
         return stages
     exchange = Exchange(ranks)
-    own = stages.swap(RANKS, reduce=exchange).wrap(learn=exchange.clock.around)
+    own = stages.swap(RANKS, reduce=exchange).wrap(learn=exchange.around)
     return replace(own, ranks=ranks.size)
 
 

@@ -27,11 +27,11 @@ from nurec_lite.config import Config
 from nurec_lite.opt.post.no_sync import NoSync
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import load_checkpoint
-from nurec_lite.training.exchange import EarlyMessage
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.spread import exchanged, exchanging, shared, spread, with_scene_of_first
 from nurec_lite.training.start import make_state
+from nurec_lite.training.whole_messages import EarlyMessage
 
 CPU = torch.device("cpu")
 FUSED = ("fused_interp", "fused_adam", "fused_colour", "fused_harmonics")
@@ -86,7 +86,7 @@ def test_ranks_read_a_report_of_no_sync_after_a_fixed_number_of_steps() -> None:
 # ---- the same result
 
 
-def trained(rank: int, n: int, images: int, fused: bool) -> dict[str, Any]:
+def trained(rank: int, n: int, images: int, fused: bool, sweeps_every: int = 1) -> dict[str, Any]:
     """All tensors that n steps change, with relocations after 4 and 8, and each rank's own decision before it took over the first one's."""
     ranks, decided = begin("cpu"), []
     stages = exchanging(base_stages("native", CPU) if fused else reference_stages(), ranks)
@@ -101,7 +101,7 @@ def trained(rank: int, n: int, images: int, fused: bool) -> dict[str, Any]:
     state = tiny_state()
     for group in state.optimizer.param_groups:
         group["eps"] = EPS
-    state.plan = stages.feed.frames(replace(state.plan, lidar_rays=64))
+    state.plan = stages.feed.frames(replace(state.plan, lidar_rays=64, sweeps_every=sweeps_every))
     steps(stages, state, n)
     sent = exchanged(stages)
     ranks.leave()
@@ -112,11 +112,14 @@ def trained(rank: int, n: int, images: int, fused: bool) -> dict[str, Any]:
 def bytes_of(
     end: dict[str, Any],
     views: int | None,  # of a rank, with factors of harmonics; None: these are written
+    sweeps: bool = True,
 ) -> int:
     """Bytes of a step, by hand."""
     numbers = {name: -(-end[name].size // 64) * 64 for name in tiny_scene().parameters()}
     written = sum(numbers.pop(name) for name in ("sh0", "sh_rest"))
     harmonics = written + 64 if views is None else views * (6 * len(end["means"]) + 64)
+    if not sweeps:
+        del numbers["lidar_logits"]
     return 4 * (sum(numbers.values()) + 64 + harmonics)
 
 
@@ -132,6 +135,17 @@ def test_two_ranks_train_as_one_process_with_that_batch(n: int, images: int, fus
     for name, value in one["end"].items():
         torch.testing.assert_close(torch.tensor(first["end"][name]), torch.tensor(value), **ROUNDING, msg=name)
     assert (first["end"]["node"] == one["end"]["node"]).all()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_step_without_sweeps_sends_no_gradient_of_the_lidar(fused: bool, n: int, tmp_path: Path) -> None:
+    work = partial(trained, n=n, images=2, fused=fused, sweeps_every=2)
+    first, second = Started(2, work, tmp_path / "said.txt").results()
+    assert first["sent"] == bytes_of(first["end"], 1 if fused else None, n == 3)  # in the last step
+    for name, value in work(0)["end"].items():
+        assert (first["end"][name] == second["end"][name]).all(), "ranks update alike, bit by bit"
+        torch.testing.assert_close(torch.tensor(first["end"][name]), torch.tensor(value), **ROUNDING, msg=name)
 
 
 class _WithoutGradient(torch.autograd.Function):
