@@ -46,8 +46,9 @@ class Exchange:
         self._others: Message | None = None
         self._of_gaussians: list[Tensor] = []  # those of the parameters with a row a Gaussian
         self._equal = 0  # last parameters of the second message with equal gradients on all ranks, without sweeps
-        self._bytes = self._gathered = 0  # of the last step
         self._sweeps = True  # of the present step
+        self._gathered = 0  # bytes of its first message
+        self._bytes: dict[bool, int] = {}  # of the last step with sweeps and without, which the host ran or recorded
         self.clock = StepClock()
 
     def around(self, inner: Learn) -> Learn:
@@ -95,7 +96,8 @@ class Exchange:
             early.send(None)
         array, receive = self._sent(state)
         sent = array.nbytes + (early.sent.nbytes if early.work is not None else 0)
-        self._bytes, self._gathered = self._gathered + 2 * (self._ranks.size - 1) * sent // self._ranks.size, 0
+        self._bytes[self._sweeps] = self._gathered + 2 * (self._ranks.size - 1) * sent // self._ranks.size
+        self._gathered = 0
         if early.work is not None:
             early.receive(None)
         return receive(state.failed)
@@ -148,8 +150,9 @@ class Exchange:
 
     @property
     def bytes_a_step(self) -> int:
-        """Bytes that a rank sends in a step, as messages go around a ring, and as many that it receives."""
-        return self._bytes
+        """Bytes that a rank sends in a step, as messages go around a ring, and as many that it receives: of steps with sweeps, if there are
+        any, since they send more."""
+        return max(self._bytes.values(), default=0)
 
     def close(self) -> None:
         if self._harmonics is not None:
