@@ -103,7 +103,7 @@ def test_messages_shrink_when_reports_say_how_many_blocks_steps_see(tmp_path: Pa
 def test_blocks_that_do_not_fit_into_messages_repeat_the_step_on_all_ranks(
     narrow: tuple[str, int], tmp_path: Path
 ) -> None:
-    """A message without room is what a step gets after steps that saw nothing."""
+    """After steps that saw nothing, a message has no room."""
     driven("cpu")
     work = partial(trained, blocks=True, overflows=frozenset({3}), narrow=narrow)
     first, second = Started(2, work, tmp_path / "said.txt").results()
