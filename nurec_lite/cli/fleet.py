@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from nurec_lite.base.texts import read_json
 from nurec_lite.base.threads import share
 from nurec_lite.cli.composed import composed_config
 from nurec_lite.cli.multirun import folders
-from nurec_lite.cli.same_run import check_same
+from nurec_lite.cli.same_run import check_same, last_change
 from nurec_lite.cli.words import unquoted
 from nurec_lite.config import Config
 from nurec_lite.training.folder import AUTO, CHECKPOINT, METRICS, holds_run
@@ -239,10 +240,11 @@ def _check(place: Path, jobs: Sequence[Sequence[str]], first: int, at_once: int 
     if at_once is not None and not (type(at_once) is int and 1 <= at_once <= MOST_AT_ONCE):
         raise ConfigError(f"hydra.launcher.at_once is {at_once!r}, but must be a whole number from 1 to {MOST_AT_ONCE}")
     known = {drive.job: _settings(drive.arguments) for drive in drives(place)}
+    changes = lru_cache(last_change)  # drives of a data set share its folder
     for number, words in enumerate(jobs, first):
         folder = folder_of(place, number)
         if holds_run(folder) and not _replaces(words):
-            check_same(folder, _asked(words), known.get(number) == _settings(words))
+            check_same(folder, _asked(words), known.get(number) == _settings(words), changes)
 
 
 def _asked(words: Sequence[str]) -> Config:

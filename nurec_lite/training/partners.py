@@ -4,8 +4,8 @@
 A step has a share of images for each rank. The first rank's shares stay where they are, so that the order in time stays random. The other
 ranks' shares change places among the steps of a window: the k-th by time joins the k-th of the first rank. An image keeps its epoch, its
 rank and the others of its share, so that no step has to be recorded anew. All ranks read the same times after the same steps (no_sync), so
-they plan the same windows without a word. No times are measured by one process alone, or in a budget of steps
-(nurec_lite/training/step_clock.py): the order then is that of the seed.
+they plan the same windows. One process alone measures no times, nor does a budget of steps (nurec_lite/training/step_clock.py): the order
+then is that of the seed.
 Source: none that we know of; sequences of about equal length share a batch in the training of language models.
 """
 
@@ -59,7 +59,7 @@ def estimated(
     times: Mapping[int, int],  # of some of them
     capture: Capture,
 ) -> dict[int, int]:
-    """Times of all frames: one without gets that of the nearest moment of its sensor, since costs change little from moment to moment."""
+    """Times of all frames. A frame without one gets that of the nearest moment of its sensor: costs change little from moment to moment."""
     known: dict[str, list[tuple[int, int]]] = defaultdict(list)  # moments and times, by sensor
     for image, time in times.items():
         known[capture.images[image].sensor].append((capture.moments.images[image], time))

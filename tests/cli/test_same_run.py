@@ -3,7 +3,9 @@
 
 import json
 import os
+import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,18 @@ from typing import Any
 import pytest
 import torch
 from hydra.core.hydra_config import HydraConfig
+from kitti_drive import DRIVE, write_drive
 from omegaconf import OmegaConf
 from other_captures import OTHER
 from tiny_capture import tiny_capture, tiny_config
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli import fleet
 from nurec_lite.cli.fleet import FORMER, Drive, Fleet, Seats, attempted, drives, launched
-from nurec_lite.cli.same_run import check_same
+from nurec_lite.cli.same_run import check_same, last_change
 from nurec_lite.config import Config, to_yaml
 from nurec_lite.readers import open_capture
 from nurec_lite.training.saving import write_checkpoint
@@ -93,9 +97,9 @@ def test_a_run_without_settings_is_a_sentence(tmp_path: Path, text: str | None) 
 # ---- a pack that was replaced
 
 
-def run_of(pack: Path, folder: Path) -> Config:
+def run_of(root: Path, folder: Path, words: Sequence[str] = MADE[:1]) -> Config:
     """A run that ended; its configuration."""
-    asked = fleet._asked([word for word in MADE if "root" not in word] + [f'data.root="{pack}"'])
+    asked = fleet._asked([*words, f'data.root="{root}"', *MADE[2:]])
     tiny = tiny_config()
     config = replace(tiny, data=asked.data)
     state = make_state(config, open_capture(asked.data), torch.device("cpu"))
@@ -119,8 +123,66 @@ def test_a_pack_of_another_capture_under_the_same_name_is_named(tmp_path: Path) 
     packed(pack, tiny_capture(), 60)
     check_same(folder, config, known=True)
     packed(pack, change(tiny_capture()), 60)
-    with pytest.raises(ConfigError, match=rf"a\.pack is newer than its run: .*{pattern}.*train\.overwrite=true"):
+    with pytest.raises(ConfigError, match=rf"a\.pack has changed since its run: .*{pattern}.*train\.overwrite=true"):
         check_same(folder, config, known=True)
+
+
+def test_a_pack_that_keeps_its_time_is_read(tmp_path: Path) -> None:
+    """As `cp -p` and `mv` leave it."""
+    pack, folder, (change, _) = tmp_path / "a.pack", tmp_path / "0", OTHER["images of cameras exchanged"]
+    packed(pack, tiny_capture(), -60)
+    config = run_of(pack, folder)
+    packed(tmp_path / "b.pack", change(tiny_capture()), -60)
+    os.utime(folder / "metrics.json", (time.time() - 10,) * 2)
+    (tmp_path / "b.pack").replace(pack)
+    with pytest.raises(ConfigError, match=r"a\.pack has changed since its run: "):
+        check_same(folder, config, known=True)
+
+
+def test_the_last_change_of_a_folder_is_that_of_all_in_it_but_runs(tmp_path: Path) -> None:
+    drive, run = tmp_path / "2011/drive", tmp_path / "2011/runs/0"
+    drive.mkdir(parents=True)
+    run.mkdir(parents=True)
+    (drive / "0.bin").touch()
+    (run / MARKER).touch()
+    begun = last_change(str(tmp_path))
+    for path, later in (
+        (run / "checkpoint.pt", 0),
+        (drive / "0.bin", 60),
+        (drive / "1.bin", 120),
+        (tmp_path / "2011", 180),
+    ):
+        path.touch()
+        os.utime(path, (time.time() + later,) * 2)
+        found = last_change(str(tmp_path))
+        assert found == begun if not later else found - begun > 50e9
+        begun = found
+    assert last_change(str(tmp_path / "none")) == 0
+
+
+def test_a_folder_of_a_drive_that_changed_is_named(tmp_path: Path) -> None:
+    root, folder = write_drive(tmp_path / "kitti"), tmp_path / "0"
+    config = run_of(root, folder, ["data=kitti_raw", "data.split=half"])
+    os.utime(folder / "metrics.json", (time.time() - 10,) * 2)
+    check_same(folder, config, known=True)  # it is read, and the same
+    images = sorted((root / DRIVE / "image_02/data").glob("*.png"))
+    for image in images:
+        image.write_bytes(images[0].read_bytes() + bytes(9))
+    with pytest.raises(ConfigError, match=r"kitti has changed since its run: .*train\.overwrite=true"):
+        check_same(folder, config, known=True)
+
+
+def test_a_drive_without_its_files_keeps_its_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root, folder = write_drive(tmp_path / "kitti"), tmp_path / "0"
+    config = run_of(root, folder, ["data=kitti_raw", "data.split=half"])
+    os.utime(folder / "metrics.json", (time.time() - 10,) * 2)
+    (root / DRIVE).with_name("calib_velo_to_cam.txt").unlink()
+    check_same(folder, config, known=True)
+    assert "holds the figures of its run, and cannot be compared with" in caplog.text
+    caplog.clear()
+    shutil.rmtree(root)
+    check_same(folder, config, known=True)
+    assert not caplog.text
 
 
 def test_older_packs_are_not_read(tmp_path: Path) -> None:
