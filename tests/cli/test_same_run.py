@@ -128,7 +128,7 @@ def test_a_pack_of_another_capture_under_the_same_name_is_named(tmp_path: Path) 
 
 
 def test_a_pack_that_keeps_its_time_is_read(tmp_path: Path) -> None:
-    """As `cp -p` and `mv` leave it."""
+    """`cp -p` and `mv` leave such a pack."""
     pack, folder, (change, _) = tmp_path / "a.pack", tmp_path / "0", OTHER["images of cameras exchanged"]
     packed(pack, tiny_capture(), -60)
     config = run_of(pack, folder)
