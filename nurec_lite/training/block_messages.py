@@ -67,8 +67,8 @@ class BlockMessage:
         self._others = [p for p in taught if id(p) not in by_rows]
         self._place = BlockRows([tuple(p.shape) for p in rows], blocks, capacity)
         numbers = [aligned(self._place.numbers), *(aligned(p.numel()) for p in self._others), ALIGNED]
-        self.array = parameters[0].new_empty(sum(numbers), requires_grad=False)
-        self._parts = self.array.split(numbers)
+        self.sent = parameters[0].new_empty(sum(numbers), requires_grad=False)
+        self._parts = self.sent.split(numbers)
         self._work: Any = None  # under way
 
     def send(
@@ -84,7 +84,7 @@ class BlockMessage:
         self._parts[-1].fill_(0.0)
         if failed is not None:
             self._parts[-1][0].copy_(failed)
-        self._work = torch.distributed.all_reduce(self.array, async_op=True)
+        self._work = torch.distributed.all_reduce(self.sent, async_op=True)
 
     def receive(self, failed: Tensor | None) -> Tensor | None:
         """Gives every parameter the sum of its gradients. Returns whether the step of any rank failed, as `failed` has it."""

@@ -13,7 +13,7 @@ On a long drive most Gaussians are out of all views. Before a step renders, rank
 Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: none that we know of.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -94,25 +94,25 @@ class Exchange:
         early = self._harmonics
         if early.work is None and early.wanted:
             early.send(None)
-        array, receive = self._sent(state)
-        sent = array.nbytes + (early.sent.nbytes if early.work is not None else 0)
+        others = self._sent(state)
+        sent = others.sent.nbytes + (early.sent.nbytes if early.work is not None else 0)
         self._bytes[self._sweeps] = self._gathered + 2 * (self._ranks.size - 1) * sent // self._ranks.size
         self._gathered = 0
         if early.work is not None:
             early.receive(None)
-        return receive(state.failed)
+        return others.receive(state.failed)
 
-    def _sent(self, state: TrainState) -> tuple[Tensor, Callable[[Tensor | None], Tensor | None]]:
-        """Sends the second message; returns it, and the function that waits for it."""
+    def _sent(self, state: TrainState) -> Message | BlockMessage:
+        """Sends the second message and returns it."""
         assert self._others is not None
         count = len(self._others.parameters) - (0 if self._sweeps else self._equal)
         if state.visible_blocks is None:
             self._others.send(state.failed, count)
-            return self._others.sent, self._others.receive
+            return self._others
         parameters = self._others.parameters[:count], self._of_gaussians
         message = BlockMessage(*parameters, state.visible_blocks, state.blocks_sent)
         message.send(1 / self._ranks.size, state.failed)
-        return message.array, message.receive
+        return message
 
     def join(
         self,

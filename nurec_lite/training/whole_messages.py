@@ -16,10 +16,10 @@ class Message:
     def __init__(self, parameters: list[Tensor], share: float) -> None:
         self.parameters, self._share = parameters, share
         self.lengths = [aligned(p.numel()) for p in parameters]
-        self.array = parameters[0].new_empty(0, requires_grad=False)
+        self._array = parameters[0].new_empty(0, requires_grad=False)
         self._gradients: list[Tensor] = []
         self._copied: set[int] = set()
-        self.sent, self._count = self.array, 0  # the part of the array that goes, and gradients in it
+        self.sent, self._count = self._array, 0  # the part of the array that goes, and gradients in it
         self.work: Any = None  # under way
 
     def copy(self, k: int) -> None:
@@ -36,8 +36,8 @@ class Message:
         """Allocates the array at the first use, since some messages are never sent."""
         if self._gradients:
             return
-        self.array = self.array.new_zeros(ALIGNED + sum(self.lengths))
-        _, *pieces = self.array.split([ALIGNED, *self.lengths])
+        self._array = self._array.new_zeros(ALIGNED + sum(self.lengths))
+        _, *pieces = self._array.split([ALIGNED, *self.lengths])
         self._gradients = [piece[: p.numel()].view(p.shape) for piece, p in zip(pieces, self.parameters, strict=True)]
 
     def send(
@@ -50,10 +50,9 @@ class Message:
         for k in range(self._count):
             if k not in self._copied:
                 self.copy(k)
-        self._allocate()
         if failed is not None:
-            self.array[0].copy_(failed)
-        self.sent = self.array[: ALIGNED + sum(self.lengths[: self._count])]
+            self._array[0].copy_(failed)
+        self.sent = self._array[: ALIGNED + sum(self.lengths[: self._count])]
         self.work = torch.distributed.all_reduce(self.sent, async_op=True)
 
     def receive(self, failed: Tensor | None) -> Tensor | None:
@@ -65,7 +64,7 @@ class Message:
             ):  # absent gradients are absent on all ranks: steps have views of the same kinds
                 parameter.grad = gradient
         self.forget()
-        return None if failed is None else (self.array[0] > 0).to(failed.dtype)
+        return None if failed is None else (self._array[0] > 0).to(failed.dtype)
 
     def forget(self) -> None:
         """Forgets copies and messages under way."""
