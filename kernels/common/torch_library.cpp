@@ -243,10 +243,6 @@ TORCH_LIBRARY(nurec_lite, m) {
     // back without factors. Blocks beyond the capacity are left out; all else stays as it is.
     m.def("pack_blocks(Tensor[] rows, Tensor blocks, float[] factors, Tensor(a!)[] packed) -> ()");
     m.def("unpack_blocks(Tensor[] packed, Tensor blocks, Tensor(a!)[] rows) -> ()");
-    // Writes the present nanoseconds of the device into `clock` [1] int64, and the microseconds since then into
-    // `elapsed` [1].
-    m.def("begin_clock(Tensor(a!) clock) -> ()");
-    m.def("end_clock(Tensor clock, Tensor(a!) elapsed) -> ()");
     // The simulator's street (simulate/street.h), as cameras and lidars see it. `world`: solids, kinds, boxes,
     // nodes, order, cars, reach; `motion`: rotations and positions of the sensor at S times, then those of owners.
     // `slots` [n]: index of the time. `tone` [8]: gains, offsets and noise as floats, hash; `first`: number of the

@@ -10,7 +10,6 @@
 #ifdef NUREC_CUDA
 #include "../common/torch_site.h"
 #include "block_copy.h"
-#include "clock.h"
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #endif
@@ -152,21 +151,6 @@ void unpack_blocks(at::TensorList packed, at::Tensor const& blocks, at::TensorLi
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-void begin_clock(at::Tensor const& clock) {
-    check_tensor(clock, "clock", at::kLong, {1}, clock.device());
-    Site site(clock.device());
-    cuda::begin_clock(clock.mutable_data_ptr<int64_t>(), site.queue());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
-void end_clock(at::Tensor const& clock, at::Tensor const& elapsed) {
-    check_tensor(clock, "clock", at::kLong, {1}, clock.device());
-    check_tensor(elapsed, "elapsed", at::kFloat, {1}, clock.device());
-    Site site(clock.device());
-    cuda::end_clock(clock.const_data_ptr<int64_t>(), elapsed.mutable_data_ptr<float>(), site.queue());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
 #else
 
 void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at,
@@ -185,8 +169,6 @@ TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
 #ifdef NUREC_CUDA
     m.impl("pack_blocks", &pack_blocks);
     m.impl("unpack_blocks", &unpack_blocks);
-    m.impl("begin_clock", &begin_clock);
-    m.impl("end_clock", &end_clock);
 #endif
 }
 

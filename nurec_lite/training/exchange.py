@@ -8,13 +8,15 @@ the update of harmonics follows it while the message of all other gradients goes
 message of their own; a hook sends it as soon as autograd has finished them. Each message has the flag that a list overflowed. Every rank
 makes the same update. In a step without sweeps only regularisers differentiate the lidar's numbers, to the same gradients on all ranks:
 these stay out of messages.
+The first message also says how long the lists of each image are, for nurec_lite/training/partners.py.
 On a long drive most Gaussians are out of all views. Before a step renders, ranks join the flags of the blocks that their views may see
 (nurec_lite/native/operators/visible_blocks.py), and both messages hold the rows of these blocks alone.
 Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: none that we know of.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -27,8 +29,7 @@ from nurec_lite.training.block_messages import BlockMessage
 from nurec_lite.training.factor_messages import BlockFactors, WholeFactors
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Learn, Stages
-from nurec_lite.training.state import StepResult, TrainState
-from nurec_lite.training.step_clock import StepClock
+from nurec_lite.training.state import ListUse, StepResult, TrainState
 from nurec_lite.training.whole_messages import EarlyMessage, Message
 
 Factors = WholeFactors | BlockFactors
@@ -49,16 +50,17 @@ class Exchange:
         self._sweeps = True  # of the present step
         self._gathered = 0  # bytes of its first message
         self._bytes: dict[bool, int] = {}  # of the last step with sweeps and without, which the host ran or recorded
-        self.clock = StepClock()
+        self._entries: Tensor | None = None  # [images of all ranks] int64, of their lists in the present step
 
     def around(self, inner: Learn) -> Learn:
-        """Wraps `learn`: notes whether a step has sweeps, and measures it."""
+        """Wraps `learn`: notes whether a step has sweeps. On a GPU its report has the entries of all ranks."""
 
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-            self._sweeps = bool(shots.sweeps)
-            return inner(stages, state, shots)
+            self._sweeps, self._entries = bool(shots.sweeps), None
+            result = inner(stages, state, shots)
+            return with_entries(result, self._entries) if stages.device == "cuda" else result
 
-        return self.clock.around(learn)
+        return learn
 
     def __call__(self, state: TrainState) -> None:
         self._prepare(state)
@@ -122,13 +124,10 @@ class Exchange:
         """Raises the flags that any rank has raised."""
         with span("exchange"), self._or_undone(state):
             torch.distributed.all_reduce(flags, torch.distributed.ReduceOp.MAX, async_op=True).wait()
-        self.clock.begin()  # without the time that this rank has waited
 
-    def packed(self, form: Factors, own: Rank1ShGrad, failed: Tensor | None) -> Tensor:
+    def packed(self, form: Factors, own: Rank1ShGrad, failed: Tensor | None, lists: Sequence[ListUse]) -> Tensor:
         """The message of `gather`."""
-        message = form.pack(own, 1 / self._ranks.size, failed)
-        self.clock.end(message)
-        return message
+        return form.pack(own, 1 / self._ranks.size, failed, entries_of(lists, own.colours.device))
 
     def gather(
         self,
@@ -144,9 +143,9 @@ class Exchange:
                 found.flatten(0, 1), message, async_op=True
             ).wait()  # on the stream of all messages
         self._gathered = (self._ranks.size - 1) * message.nbytes
-        self.clock.read(found)
-        directions, colours, failed = form.unpack(found)
-        return Rank1ShGrad(harmonics, directions, colours), failed
+        received = form.unpack(found)
+        self._entries = received.entries.long()
+        return Rank1ShGrad(harmonics, received.directions, received.colours), received.failed
 
     @property
     def bytes_a_step(self) -> int:
@@ -166,6 +165,26 @@ def form_of(state: TrainState, own: Rank1ShGrad) -> Factors:
         return WholeFactors()
     views, n, _ = own.directions.shape
     return BlockFactors(n, views, state.visible_blocks, state.blocks_sent)
+
+
+def entries_of(lists: Sequence[ListUse], device: torch.device) -> Tensor:
+    """Returns the entries [len(lists)] int64 that the lists need."""
+    full = (
+        torch.full((1,), listed.capacity, device=device) if listed.needed is None else listed.needed for listed in lists
+    )
+    return torch.cat(list(full))
+
+
+def with_entries(
+    result: StepResult,
+    entries: Tensor | None,  # [images of all ranks] int64
+) -> StepResult:
+    """Returns the result with the entries in its report, if there are both."""
+    if entries is None or result.report is None:
+        return result
+    assert isinstance(result.report, Tensor)
+    needed, failed = result.report.split([len(result.report) - 1, 1])
+    return replace(result, report=torch.cat([needed, entries, failed]))
 
 
 def _same(some: list[Tensor], others: Iterable[Tensor]) -> bool:

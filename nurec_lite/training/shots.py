@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The images and lidar rays that each step trains on, and their decoding. Everything depends on (seed, step) alone, so that a
-resumed run and loader processes get the same shots; but for images that several ranks pair by time (nurec_lite/training/partners.py)."""
+resumed run and loader processes get the same shots; but for images that several ranks pair by the lengths of their lists
+(nurec_lite/training/partners.py)."""
 
 import math
 from collections.abc import Callable

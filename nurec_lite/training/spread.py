@@ -22,7 +22,7 @@ RANKS = "ranks"  # their name in claims of stages
 
 
 def exchanging(stages: Stages, ranks: Ranks) -> Stages:
-    """The stages before options: gradients are averaged over the ranks, and steps measured."""
+    """The stages before options: gradients are averaged over the ranks."""
     if ranks.size == 1:
         return stages
     exchange = Exchange(ranks)

@@ -51,6 +51,7 @@ class TrainState:
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists are as long as they need
     failed: Tensor | None = None
+    image_lists: tuple["ListUse", ...] = ()  # of the present step
     # [1 + blocks] int32 of the present step, as nurec_lite.native.operators.visible_blocks has them: others stay as they are.
     # None: all count
     visible_blocks: Tensor | None = None
@@ -120,8 +121,8 @@ class StepResult:
 
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[ListUse, ...] = ()
-    # [n + R + 1] int64 entries that each list with a capacity needs, in their order; microseconds of R ranks until their first message,
-    # if they were measured; and whether the step changed nothing and will be done again. None where it cannot fail. Or, if their copies
+    # [n + I + 1] int64 entries that each list with a capacity needs, in their order; those of the I images of all ranks, if these told them
+    # each other; and whether the step changed nothing and will be done again. None where it cannot fail. Or, if their copies
     # are under way, the future on the host
     report: Tensor | HostFuture | None = None
 

@@ -66,6 +66,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     state.lr_and_noise = stages.feed.upload(state.lr_and_noise, state.device)
     with stages.streams.fork(state.device):
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
+        state.image_lists = rendered.lists[: len(shots.images)]
         with span("loss"):
             terms = stages.loss.terms(stages, state, shots, rendered)
             check_terms(terms, state.config.loss)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks measure their steps and pair images by these times. With NUREC_LITE_EMULATE_CUDA=1 two processes run the CUDA drivers."""
+"""Two ranks tell each other how long the lists of their images are, and pair images by that. With NUREC_LITE_EMULATE_CUDA=1 two
+processes run the CUDA drivers."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -36,7 +37,6 @@ def short_windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def trained(
     rank: int,
     n: int = 64,
-    budget: int | None = None,  # steps
     blocks: bool = False,
     more: tuple[str, ...] = (),
     options: tuple[str, ...] = (*ALL, "resident"),
@@ -57,21 +57,20 @@ def trained(
     with unseen.every_drive_is_long() if blocks else nullcontext():
         state = underground(stages, CPU)
         state.step, state.plan = 0, replace(state.plan, sweeps_every=3)
-        state.config.train.steps = budget
         stages = stages.replaced(fetch=fetch)
         steps(cramped(stages, set(overflows)) if overflows else stages, state, n)
     stages.close()
     ranks.leave()
     return {
         "end": {name: value.detach().numpy() for name, value in everything(state).items()}, "planned": planned, "own": own,
-        "times": state.plan.partners.times, "images": set(state.plan.split.train_images),
+        "entries": state.plan.partners.entries, "images": set(state.plan.split.train_images),
         "base": [state.plan.images.of(step) for step in range(n)],
     }  # fmt: skip
 
 
 def both(work: Any, said: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     first, second = Started(2, work, said).results()
-    assert first["planned"] == second["planned"] and first["times"] == second["times"]
+    assert first["planned"] == second["planned"] and first["entries"] == second["entries"]
     for rank, found in enumerate((first, second)):
         assert found["own"] == [[images[rank]] for images in found["planned"]]
     for name, value in first["end"].items():
@@ -87,13 +86,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_ranks_pair_the_same_images_by_the_times_of_both(
+def test_two_ranks_pair_the_same_images_by_the_lists_of_both(
     case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     install(monkeypatch)
     found, _ = both(partial(trained, **CASES[case]), tmp_path / "said.txt")
-    assert found["times"].keys() == found["images"] and all(0 < time < 60e6 for time in found["times"].values())
-    assert len(set(found["times"].values())) > len(found["images"]) // 2
+    assert found["entries"].keys() == found["images"] and all(length > 0 for length in found["entries"].values())
+    assert len(set(found["entries"].values())) > len(found["images"]) // 2
     assert found["planned"] != found["base"] and found["planned"][: 2 * WINDOW] == found["base"][: 2 * WINDOW]
     for start in range(0, len(found["planned"]), EPOCH):
         epoch = [image for images in found["planned"][start : start + EPOCH] for image in images]
@@ -101,7 +100,6 @@ def test_two_ranks_pair_the_same_images_by_the_times_of_both(
 
 
 OTHERS: dict[str, dict[str, Any]] = {
-    "a budget of steps": {"budget": 1000},
     "without factors": {"options": (*(name for name in ALL if name != "fused_harmonics"), "resident")},
     "decoded for each step": {"options": ALL},
 }
@@ -110,4 +108,4 @@ OTHERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", OTHERS)
 def test_other_runs_have_the_order_of_the_seed(case: str, tmp_path: Path) -> None:
     found, _ = both(partial(trained, **OTHERS[case]), tmp_path / "said.txt")
-    assert found["planned"] == found["base"] and bool(found["times"]) is (case == "decoded for each step")
+    assert found["planned"] == found["base"] and bool(found["entries"]) is (case == "decoded for each step")

@@ -20,9 +20,11 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.ranks import Ranks, begin
 from nurec_lite.native.bind import native_stages
+from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.training import unseen
 from nurec_lite.training.block_messages import BlockMessage
-from nurec_lite.training.exchange import Exchange
+from nurec_lite.training.exchange import Exchange, Factors
+from nurec_lite.training.factor_messages import BlockFactors, WholeFactors
 from nurec_lite.training.spread import exchanged, exchanging, spread
 from nurec_lite.training.stages import Stages
 
@@ -137,3 +139,28 @@ def test_a_message_without_gradients_of_gaussians_has_the_others(monkeypatch: py
 class Sent:
     def wait(self) -> None:
         pass
+
+
+@pytest.mark.parametrize("by_blocks", [False, True], ids=["all Gaussians", "blocks"])
+def test_messages_say_which_entries_belong_to_which_image(by_blocks: bool) -> None:
+    """Two ranks with two images each."""
+    n, views = 300, 2
+    if by_blocks:
+        driven("cpu")
+    form: Factors = (
+        BlockFactors(n, views, torch.tensor([2, 0, 1], dtype=torch.int32), 2) if by_blocks else WholeFactors()
+    )
+    factors = [[torch.rand(views, n, 3) for _ in range(2)] for _ in range(2)]
+    entries = torch.tensor([[7, 20_000_000], [11, 0]])
+    found = torch.stack(
+        [
+            form.pack(
+                Rank1ShGrad((torch.empty(0), torch.empty(0)), *pair), 0.5, torch.tensor(float(rank)), entries[rank]
+            )
+            for rank, pair in enumerate(factors)
+        ]
+    )
+    received = form.unpack(found)
+    assert received.entries.tolist() == [7, 20_000_000, 11, 0] and received.failed == 1
+    assert torch.equal(received.directions, torch.cat([directions for directions, _ in factors]))
+    assert torch.equal(received.colours, 0.5 * torch.cat([colours for _, colours in factors]))

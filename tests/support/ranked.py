@@ -38,6 +38,7 @@ def surroundings(rank: int, size: int, port: int, attempt: int = 0) -> dict[str,
 def _child(work: Callable[[int], Any], rank: int, size: int, port: int, attempt: int, results: Any, said: Path) -> None:
     os.environ.update(surroundings(rank, size, port, attempt))
     torch.set_num_threads(1)
+    torch.cuda.is_available = lambda: False  # CUDA cannot be used in a process that is forked from one with a GPU
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

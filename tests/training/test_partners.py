@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images that share a step of several ranks are paired by their times; epochs and ranks keep their images."""
+"""Images that share a step of several ranks are paired by the lengths of their lists; epochs and ranks keep their images."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,27 +9,26 @@ from typing import Any
 import pytest
 import torch
 from stepping import cramped, steps
-from tiny_capture import tiny_capture, tiny_config, tiny_state
+from tiny_capture import tiny_capture, tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native.rank1_sh import DeferredShGrad
 from nurec_lite.opt.all import resident
 from nurec_lite.training import partners
 from nurec_lite.training.broken import seen
+from nurec_lite.training.exchange import entries_of, with_entries
 from nurec_lite.training.order import Order
 from nurec_lite.training.partners import WINDOW, estimated
 from nurec_lite.training.resident_frames import smallest_window
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.state import StepResult, TrainState
-from nurec_lite.training.step_clock import is_measured, with_times
+from nurec_lite.training.state import ListUse, StepResult, TrainState
 
 CPU = torch.device("cpu")
 
 
-def time_of(image: int) -> int:
-    """Microseconds, in an order of their own."""
+def length_of(image: int) -> int:
+    """Entries, in an order of their own."""
     return 3000 + image * 7919 % 1009
 
 
@@ -47,9 +46,8 @@ def plan_of(
 
 
 def measure(plan: ShotPlan, images: Sequence[int]) -> None:
-    """Gives the partners the times of these images, a step with one image a rank for each."""
-    for image in images:
-        plan.partners.learn((image,) * plan.ranks, (time_of(image),) * plan.ranks)
+    """Gives the partners the entries of these images."""
+    plan.partners.learn(images, list(map(length_of, images)))
 
 
 def run(plan: ShotPlan, n: int, known: bool = True) -> list[tuple[int, ...]]:
@@ -97,21 +95,21 @@ def test_each_image_comes_once_an_epoch_on_its_rank_and_steps_keep_the_first_ran
 
 
 @pytest.mark.parametrize("images", [2, 4])
-def test_images_of_equal_rank_by_time_join(images: int) -> None:
+def test_images_of_equal_place_by_length_join(images: int) -> None:
     plan = plan_of(images)
     found, groups = run(plan, WINDOW), defaultdict(list)
     assert found != [plan.images.of(step) for step in range(WINDOW)]
     each = images // 2
     for step, chosen in enumerate(found):
         if plan.images.epoch(step) is not None:
-            groups[plan.images.epoch(step)].append(tuple(sum(map(time_of, chosen[k : k + each])) for k in (0, each)))
-    for times in groups.values():
-        for place in zip(*sorted(times), strict=True):
+            groups[plan.images.epoch(step)].append(tuple(sum(map(length_of, chosen[k : k + each])) for k in (0, each)))
+    for lengths in groups.values():
+        for place in zip(*sorted(lengths), strict=True):
             assert list(place) == sorted(place)
 
 
 def waits(found: Sequence[Sequence[int]]) -> float:
-    return sum(max(times) - min(times) for times in (list(map(time_of, images)) for images in found))
+    return sum(max(lengths) - min(lengths) for lengths in (list(map(length_of, images)) for images in found))
 
 
 def test_ranks_wait_less() -> None:
@@ -120,14 +118,15 @@ def test_ranks_wait_less() -> None:
     assert waits(found) < 0.35 * waits([plan.images.of(step) for step in range(WINDOW)])
 
 
-def test_nothing_changes_before_half_of_the_times_are_known() -> None:
+def test_nothing_changes_before_enough_images_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partners, "KNOWN", 0.5)
     plan = plan_of()
     frames = plan.split.train_images
-    half = -(-len(frames) // 2)
-    measure(plan, frames[: half - 1])
+    enough = -(-len(frames) // 2)
+    measure(plan, frames[: enough - 1])
     base = [plan.images.of(step) for step in range(3 * WINDOW)]
     assert run(plan, WINDOW + 1, known=False) == base[: WINDOW + 1]
-    measure(plan, frames[half - 1 : half])
+    measure(plan, frames[enough - 1 : enough])
     later = []
     for step in range(WINDOW + 1, 3 * WINDOW):  # the next window is the first one that changes
         plan.partners.plan(step, plan.images, plan.ranks, plan.capture)
@@ -135,7 +134,7 @@ def test_nothing_changes_before_half_of_the_times_are_known() -> None:
     assert later[: WINDOW - 1] == base[WINDOW + 1 : 2 * WINDOW] and later[WINDOW - 1 :] != base[2 * WINDOW :]
 
 
-def test_an_image_without_a_time_gets_that_of_the_nearest_moment_of_its_sensor() -> None:
+def test_an_image_without_entries_gets_those_of_the_nearest_moment_of_its_sensor() -> None:
     plan = plan_of()
     capture, frames = plan.capture, plan.split.train_images
     of_first = [i for i in frames if capture.images[i].sensor == capture.images[frames[0]].sensor]
@@ -145,17 +144,14 @@ def test_an_image_without_a_time_gets_that_of_the_nearest_moment_of_its_sensor()
     middle = (at[1] + at[-1]) / 2
     for image, moment in zip(of_first, at, strict=True):
         assert moment == middle or found[image] == (3000 if moment < middle else 5000)
-    assert found.keys() == set(frames) and set(found.values()) == {
-        3000,
-        5000,
-    }  # other sensors get a time of another one
+    assert found.keys() == set(frames)
+    assert set(found.values()) == {3000, 5000}, "other sensors get entries of another one"
 
 
 def test_planned_steps_stay_and_older_windows_go() -> None:
     plan = plan_of()
     first = run(plan, WINDOW)
-    for image in plan.split.train_images:
-        plan.partners.learn((image,) * 2, (10_000 - time_of(image),) * 2)
+    plan.partners.learn(plan.split.train_images, [10_000 - length_of(image) for image in plan.split.train_images])
     for step in range(2 * WINDOW):
         plan.partners.plan(step, plan.images, plan.ranks, plan.capture)
     assert [plan.images_of(step) for step in range(WINDOW)] == first
@@ -163,12 +159,11 @@ def test_planned_steps_stay_and_older_windows_go() -> None:
     assert plan.partners.of(WINDOW - 1) is None and plan.partners.of(WINDOW) is not None
 
 
-def test_a_time_is_that_of_a_rank_with_equal_shares_for_its_images() -> None:
+def test_the_last_entries_of_an_image_count() -> None:
     plan = plan_of(4)
-    plan.partners.learn((7, 2, 5, 11), (3000, 5000))
-    assert plan.partners.times == {7: 1500, 2: 1500, 5: 2500, 11: 2500}
+    plan.partners.learn((7, 2, 5, 11), (3000, 4000, 5000, 6000))
     plan.partners.learn((2, 5), (1000, 2000))
-    assert plan.partners.times == {7: 1500, 2: 1000, 5: 2000, 11: 2500}
+    assert plan.partners.entries == {7: 3000, 2: 1000, 5: 2000, 11: 6000}
 
 
 def test_the_epoch_of_a_step() -> None:
@@ -216,51 +211,42 @@ def test_frames_that_are_decoded_for_each_step_come_in_the_order_of_the_seed() -
     assert [shots.images[0].index for shots in fed] == [plan.images.of(step)[0] for step in range(16)]
 
 
-def test_steps_of_a_budget_of_seconds_are_measured_on_a_gpu_without_sweeps() -> None:
-    native = base_stages("native", CPU)
-    assert native.plan is not None
-    sending = replace(native, device="cuda", plan=replace(native.plan, rank1_sh=DeferredShGrad()))
-    state = replace(tiny_state(), config=tiny_config(steps=None))
-    shots = state.plan.load(0)
-    images = replace(shots, sweeps=())
-    assert is_measured(sending, state, images) and not is_measured(sending, state, shots)
-    assert not is_measured(sending, replace(state, config=tiny_config(steps=9)), images)
-    assert not is_measured(replace(sending, device="cpu"), state, images)
-    assert not is_measured(replace(sending, plan=native.plan), state, images)
-    assert not is_measured(replace(sending, plan=None), state, images)
+# ---- entries in reports
 
 
-# ---- times in reports
+def stages_with_entries(calls: list[int]) -> Stages:
+    """Stages with entries of images in their reports: the number of the call, and 100 more for the second rank."""
 
-
-def stages_with_times(calls: list[int]) -> Stages:
-    """Stages with times in their reports: the number of the call, and 100 more for the second rank."""
-
-    def timed(inner: Any) -> Any:
+    def told(inner: Any) -> Any:
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
             calls.append(state.step)
-            return with_times(inner(stages, state, shots), torch.tensor([len(calls), 100 + len(calls)]))
+            return with_entries(inner(stages, state, shots), torch.tensor([len(calls), 100 + len(calls)]))
 
         return learn
 
-    base = base_stages("native", CPU).wrap(learn=timed)
+    base = base_stages("native", CPU).wrap(learn=told)
     names = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_range")
     return build_stages({name: parameters_of(name) for name in names}, base)
 
 
-def test_times_come_with_reports_and_those_of_failed_steps_do_not_count() -> None:
+def test_entries_come_with_reports_and_those_of_failed_steps_do_not_count() -> None:
     calls: list[int] = []
-    stages, state = stages_with_times(calls), tiny_state()
+    stages, state = stages_with_entries(calls), tiny_state()
     state.plan = replace(state.plan, images_a_step=2, ranks=2)
     steps(cramped(stages, {5}), state, 7)
     assert len(calls) > 7
     last = {step: number for number, step in enumerate(calls, 1)}  # a step that is repeated has a second call
     pairs = [(state.plan.images.of(step), last[step]) for step in range(7)]
     wanted = {image: number + 100 * rank for images, number in pairs for rank, image in enumerate(images)}
-    assert state.plan.partners.times == wanted
+    assert state.plan.partners.entries == wanted
 
 
-def test_a_report_without_times_stays() -> None:
-    result = with_times(StepResult(None, report=torch.tensor([5, 0])), None)  # type: ignore[arg-type]
+def test_a_report_without_entries_stays() -> None:
+    result = with_entries(StepResult(None, report=torch.tensor([5, 0])), None)  # type: ignore[arg-type]
     assert result.report is not None and torch.equal(result.report, torch.tensor([5, 0]))  # type: ignore[arg-type]
-    assert with_times(StepResult(None), torch.tensor([1])).report is None  # type: ignore[arg-type]
+    assert with_entries(StepResult(None), torch.tensor([1])).report is None  # type: ignore[arg-type]
+
+
+def test_lists_without_a_capacity_hold_all_their_entries() -> None:
+    lists = ListUse("camera", 70, None, None), ListUse("camera", 90, torch.tensor([85]), torch.tensor(0.0))
+    assert entries_of(lists, CPU).tolist() == [70, 85]

@@ -84,7 +84,8 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
     def begun(own: Rank1ShGrad) -> Rank1ShGrad | None:
         # the images have further work, and their next kernel would fill the GPU: the message is packed before it
         form = form_of(state, own)
-        message = stages.streams.run(IMAGES, exchange.packed, form, own, state.failed)
+        inputs = form, own, state.failed, state.image_lists
+        message = stages.streams.run(IMAGES, exchange.packed, *inputs)
         return stages.streams.run(HARMONICS, exchanged, form, own.harmonics, message)
 
     return begun

@@ -13,7 +13,7 @@ Limits: an image of KITTI takes 1.4 MB, a ray 50 bytes. The option may take a sh
 sensors' own figures say that the capture needs more, the device keeps a window: threads decode frames ahead of their steps, and the frame
 that is needed last is dropped (nurec_lite/base/window.py). The order of the frames stays that of the seed. The host holds one frame a
 thread. If the share does not hold the frames of the steps in flight, the option is off: workers, pinned and prefetch then feed as without
-it. Otherwise they have nothing to do, and no loader process is started. Without a window several ranks may pair images by time
+it. Otherwise they have nothing to do, and no loader process is started. Without a window several ranks pair images
 (nurec_lite/training/partners.py). Name it after pinned and prefetch; before it, prefetch would fetch frames that are there already. A frame
 that cannot be decoded ends the run at the step that needs it. Class exact: shots are bitwise the same. With jpeg=gpu close: decoders
 round and interpolate chroma each in its own way, so levels of images differ a little (tests: less than one in the mean), and a run

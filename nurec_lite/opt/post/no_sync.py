@@ -110,13 +110,13 @@ class NoSync:
             oldest = self._in_flight.popleft()
             *numbers, failed = map(int, oldest.report.result())
             kinds = oldest.kinds()
-            needed, times = numbers[: len(kinds)], numbers[len(kinds) :]
+            needed, of_images = numbers[: len(kinds)], numbers[len(kinds) :]
             for kind, entries in zip(kinds, needed, strict=True):
                 self.capacities.learn(kind, entries)
             if failed:
                 self._again(stages, state, [oldest, *self._in_flight])
-            elif times:
-                state.plan.partners.learn(state.plan.images_of(oldest.step), times)
+            elif of_images:
+                state.plan.partners.learn(state.plan.images_of(oldest.step), of_images)
 
     def _again(self, stages: Stages, state: TrainState, steps: list[InFlightStep]) -> None:
         """Restores the state before the first of these steps, and runs them all again."""
