@@ -50,15 +50,15 @@ class Exchange:
         self._sweeps = True  # of the present step
         self._gathered = 0  # bytes of its first message
         self._bytes: dict[bool, int] = {}  # of the last step with sweeps and without, which the host ran or recorded
-        self._entries: Tensor | None = None  # [images of all ranks] int64, of their lists in the present step
+        self.entries: Tensor | None = None  # [images of all ranks] int64, of their lists in the present step
 
     def around(self, inner: Learn) -> Learn:
         """Wraps `learn`: notes whether a step has sweeps. On a GPU its report has the entries of all ranks."""
 
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-            self._sweeps, self._entries = bool(shots.sweeps), None
+            self._sweeps, self.entries = bool(shots.sweeps), None
             result = inner(stages, state, shots)
-            return with_entries(result, self._entries) if stages.device == "cuda" else result
+            return with_entries(result, self.entries) if stages.device == "cuda" else result
 
         return learn
 
@@ -135,8 +135,8 @@ class Exchange:
         form: Factors,
         harmonics: tuple[Tensor, Tensor],  # the parameters
         message: Tensor,  # of this rank
-    ) -> tuple[Rank1ShGrad, Tensor]:  # of all ranks, and whether the step of any failed
-        """The gradient of harmonics over the views of all ranks; the second result is [], not 0 after a failed step."""
+    ) -> tuple[Rank1ShGrad, Tensor, Tensor]:
+        """The gradient of harmonics over the views of all ranks; [] not 0 if the step of any failed; and `entries`."""
         found = message.new_empty(self._ranks.size, *message.shape)
         with span("exchange", within=BACKWARD), self._or_undone(state):
             torch.distributed.all_gather_into_tensor(
@@ -144,8 +144,8 @@ class Exchange:
             ).wait()  # on the stream of all messages
         self._gathered = (self._ranks.size - 1) * message.nbytes
         received = form.unpack(found)
-        self._entries = received.entries.long()
-        return Rank1ShGrad(harmonics, received.directions, received.colours), received.failed
+        whole = Rank1ShGrad(harmonics, received.directions, received.colours)
+        return whole, received.failed, received.entries.long()
 
     @property
     def bytes_a_step(self) -> int:

@@ -74,6 +74,8 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         errors = stages.streams.run(FIGURES, _errors, rendered.exposed, rendered.targets, shots.images)
         with span("backward"):
             backward(terms, state.config.loss)
+        if stages.ranks > 1:
+            stages.streams.join(LISTS)  # messages say whether the step failed
         stages.update.reduce(state)  # while branches go on
     with span("optimize"):
         stages.update.keep_unseen(state)

@@ -26,8 +26,8 @@ class Streams(Protocol):
         """Returns the result of the work. The inputs are all tensors that it reads and other work made: the order of streams and the
         lifetime of memory follow from them. The step itself may read the result only after `join` or at the end of `fork`."""
 
-    def join(self) -> None:
-        """Makes the results of all branches readable for the step."""
+    def join(self, *branches: str) -> None:
+        """Makes the results of these branches readable for the step; of all branches, if none is named."""
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,5 @@ class InOrder:
     def run(self, branch: str, work: Callable[[Unpack[Inputs]], T], *inputs: *Inputs) -> T:
         return work(*inputs)
 
-    def join(self) -> None:
+    def join(self, *branches: str) -> None:
         """Returns at once: each result was complete when `run` returned."""

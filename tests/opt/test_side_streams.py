@@ -86,6 +86,19 @@ def test_a_branch_waits_for_the_step_and_the_step_for_branches(notes: list[str])
     assert notes == [*forked, *joined, "2 is used on step", "backward", *joined]
 
 
+def test_the_step_may_wait_for_one_branch_alone(notes: list[str]) -> None:
+    own, one, two = SideStreams(), noted(1, notes), noted(2, notes)
+    with own.fork(CPU):
+        own.run("images", lambda: one)
+        own.run("lists", lambda: two)
+        notes.clear()
+        own.join("lists", "harmonics")
+        assert notes == ["side 2 records", "step waits for event of side 2", "2 is used on step"]
+        notes.clear()
+    both = "side records", "step waits for event of side", "1 is used on step"
+    assert notes == [*both, "side 2 records", "step waits for event of side 2"]
+
+
 def test_works_of_a_branch_share_a_stream_and_branches_do_not(notes: list[str]) -> None:
     own = SideStreams()
     with own.fork(CPU):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from block_lists import flags_of
+from branch_watch import Watch
 from ranked import Started
 from stepping import cramped, everything, no_sync_of, steps
 from test_fused_project import ALL, PLAN_OF_A_GPU, underground
@@ -111,6 +112,27 @@ def test_blocks_that_do_not_fit_into_messages_repeat_the_step_on_all_ranks(
     first, second = Started(2, work, tmp_path / "said.txt").results()
     assert first["redone"] == second["redone"] > 0
     assert_alike(first, Started(2, partial(trained, blocks=True), tmp_path / "other.txt").results()[0])
+
+
+def races(rank: int) -> list[str]:
+    """Tensors that branches of a rank's steps read before those are there, on a GPU."""
+    ranks, found = begin("cpu"), dict[str, None]()
+    stages = stages_of(ranks, True, ALL)
+    with unseen.every_drive_is_long():
+        state = underground(stages, CPU)
+        steps(stages, state, N)  # arrays of sensors that are kept are made now
+        for _ in range(2):
+            with Watch() as watch:
+                steps(watch.around(stages), state, 1)
+            assert state.blocks_sent > 0 and watch.begun.count("harmonics") == 1
+            found |= watch.found
+    ranks.leave()
+    return list(found)
+
+
+def test_branches_of_ranks_read_nothing_too_early(tmp_path: Path) -> None:
+    driven("cpu")
+    assert Started(2, races, tmp_path / "said.txt").results() == [[], []]
 
 
 def joined(rank: int) -> list[int]:

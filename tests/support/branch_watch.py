@@ -18,7 +18,8 @@ STEP = "step"  # tensors in no branch
 
 
 class Watch(TorchDispatchMode):
-    """Reads and writes of one step's branches, forward: backward passes are autograd's business. Tensors from before belong to all."""
+    """Reads and writes of one step's branches. Autograd orders its own nodes, but not works that begin in a backward pass. Tensors from
+    before belong to all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +28,7 @@ class Watch(TorchDispatchMode):
         self._branch = STEP
         self._homes: dict[int, str] = {}  # by memory: the branch that made it
         self._handed_over: dict[str, set[int]] = defaultdict(set)  # memory of others that a branch may read
-        self._made: set[int] = set()  # by branches, since the last join
+        self._made: dict[str, set[int]] = defaultdict(set)  # memory by branch, since the last join
         self._kept: list[Any] = []  # so that no memory is used twice
 
     def around(self, stages: Stages) -> Stages:
@@ -46,15 +47,16 @@ class Watch(TorchDispatchMode):
             made = work(*given)
         finally:
             self._branch = before
-        self._made |= memory_of(made)
+        self._made[branch] |= memory_of(made)
         return made
 
-    def join(self) -> None:
-        self._handed_over[STEP] |= self._made
+    def join(self, *branches: str) -> None:
+        for branch in branches or tuple(self._made):
+            self._handed_over[STEP] |= self._made[branch]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if torch._C._current_autograd_node() is not None:
+        if self._branch == STEP and torch._C._current_autograd_node() is not None:
             return out
         read = memory_of((args, kwargs))
         for place in read:

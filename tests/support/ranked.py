@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks in processes that are forked, so that nothing is imported twice."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -37,6 +38,7 @@ def surroundings(rank: int, size: int, port: int, attempt: int = 0) -> dict[str,
 
 def _child(work: Callable[[int], Any], rank: int, size: int, port: int, attempt: int, results: Any, said: Path) -> None:
     os.environ.update(surroundings(rank, size, port, attempt))
+    gc.freeze()  # a store of ranks that failed before would wait here for its thread, which no fork has
     torch.set_num_threads(1)
     torch.cuda.is_available = lambda: False  # CUDA cannot be used in a process that is forked from one with a GPU
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -5,17 +5,21 @@ tensors before they are joined: with any stages, and also where a tensor that is
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from branch_watch import Watch
 from emulation import EMULATED
+from ranked import Started
 from tiny_capture import tiny_capture, tiny_config, tiny_shots, tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
+from nurec_lite.base.ranks import begin
 from nurec_lite.training.shots import Shots
+from nurec_lite.training.spread import exchanging, spread
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
@@ -114,6 +118,26 @@ def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
     assert result >= 3
 
 
+def seen_by_rank(rank: int) -> list[str]:
+    """Races of two steps of a rank; lists have a capacity in the second one."""
+    ranks, names = begin("cpu"), (*MOST, "batch")
+    stages = spread(
+        build_stages({name: parameters_of(name) for name in names}, exchanging(base_stages("native", CPU), ranks)),
+        ranks,
+    )
+    state, found = tiny_state(), dict[str, None]()
+    for _ in range(2):
+        watch = watched(stages, state, tiny_shots((rank,), (rank,)))
+        assert watch.begun.count("harmonics") == 1, "messages are made during the backward pass"
+        found |= watch.found
+    ranks.leave()
+    return list(found)
+
+
+def test_nor_on_several_ranks(tmp_path: Path) -> None:
+    assert Started(2, seen_by_rank, tmp_path / "said.txt").results() == [[], []]
+
+
 # ---- that it is seen
 
 
@@ -140,9 +164,32 @@ def test_what_was_not_given_is_seen() -> None:
     assert watch.found.keys() == {"aten.mul.Tensor: sweeps reads what images made"}
 
 
+def test_a_race_within_the_backward_pass_is_seen() -> None:
+    """A work that begins there looks at an image."""
+    stages = base_stages("native", CPU).wrap(render_camera=leaving)
+    watch = Watch()
+    stages = watch.around(stages)
+
+    def begun(gradient: torch.Tensor) -> None:
+        watch.run("harmonics", lambda: LEFT[-1].distance + 1)
+
+    def exposed(inner: Callable) -> Callable:
+        def stage(*given: Any) -> Any:
+            made = inner(*given)
+            made.register_hook(begun)
+            return made
+
+        return stage
+
+    with watch:
+        stages = stages.wrap(expose=exposed)
+        stages.update.learn(stages, tiny_state(), tiny_shots((0,), (0,)))
+    assert watch.found.keys() == {"aten.add.Tensor: harmonics reads what images made"}
+
+
 def test_what_is_not_joined_is_seen() -> None:
     watch = Watch()
-    watch.join = lambda: None  # type: ignore[method-assign]
+    watch.join = lambda *branches: None  # type: ignore[method-assign]
     stages = watch.around(base_stages("native", CPU))
     with watch:
         stages.update.learn(stages, tiny_state(), tiny_shots((0, 1), (0, 1)))  # whose terms are means

@@ -74,19 +74,22 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
     if not isinstance(update, FusedAdam):
         return None
 
-    def exchanged(form: Factors, harmonics: tuple[Tensor, Tensor], message: Tensor) -> Rank1ShGrad | None:
-        whole, failed = exchange.gather(state, form, harmonics, message)
+    def exchanged(
+        form: Factors, harmonics: tuple[Tensor, Tensor], message: Tensor
+    ) -> tuple[Rank1ShGrad | None, Tensor]:
+        whole, failed, entries = exchange.gather(state, form, harmonics, message)
         if not message.is_cuda:
-            return whole
+            return whole, entries
         update.early(state, whole, failed)
-        return None
+        return None, entries
 
     def begun(own: Rank1ShGrad) -> Rank1ShGrad | None:
         # the images have further work, and their next kernel would fill the GPU: the message is packed before it
         form = form_of(state, own)
         inputs = form, own, state.failed, state.image_lists
         message = stages.streams.run(IMAGES, exchange.packed, *inputs)
-        return stages.streams.run(HARMONICS, exchanged, form, own.harmonics, message)
+        whole, exchange.entries = stages.streams.run(HARMONICS, exchanged, form, own.harmonics, message)
+        return whole
 
     return begun
 

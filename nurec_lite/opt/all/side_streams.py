@@ -79,10 +79,12 @@ class SideStreams:
             if other is not side and not read.isdisjoint(map(id, made)):
                 other.hand_over((), other.mark())  # `take` has recorded the reading stream with the allocator
 
-    def join(self) -> None:
+    def join(self, *branches: str) -> None:
+        named = {side for (_, branch), side in self._streams.items() if branch in branches}
         for side, made in self._made.items():  # others are no part of a recording, and must not be waited for
-            side.hand_over(made, side.mark())
-            made.clear()
+            if not branches or side in named:
+                side.hand_over(made, side.mark())
+                made.clear()
 
     def _stream(self, device: torch.device, branch: str) -> SideStream:
         if (device, branch) not in self._streams:
