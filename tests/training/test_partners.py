@@ -13,10 +13,11 @@ from tiny_capture import tiny_capture, tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
+from nurec_lite.base.ranks import Ranks
 from nurec_lite.opt.all import resident
 from nurec_lite.training import partners
 from nurec_lite.training.broken import seen
-from nurec_lite.training.exchange import entries_of, with_entries
+from nurec_lite.training.exchange import Exchange, entries_of, with_entries
 from nurec_lite.training.order import Order
 from nurec_lite.training.partners import WINDOW, estimated
 from nurec_lite.training.resident_frames import smallest_window
@@ -245,6 +246,20 @@ def test_a_report_without_entries_stays() -> None:
     result = with_entries(StepResult(None, report=torch.tensor([5, 0])), None)  # type: ignore[arg-type]
     assert result.report is not None and torch.equal(result.report, torch.tensor([5, 0]))  # type: ignore[arg-type]
     assert with_entries(StepResult(None), torch.tensor([1])).report is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("device, wanted", [("cpu", [5, 0]), ("cuda", [5, 7, 9, 0])])
+def test_reports_have_entries_on_a_gpu_alone(device: str, wanted: list[int]) -> None:
+    exchange, state, told = Exchange(Ranks()), tiny_state(), [True, False]
+
+    def inner(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        if told.pop(0):
+            exchange.entries = torch.tensor([7, 9])
+        return StepResult(None, report=torch.tensor([5, 0]))  # type: ignore[arg-type]
+
+    learn, stages = exchange.around(inner), replace(base_stages("native", CPU), device=device)
+    reports = [learn(stages, state, state.plan.load(0)).report for _ in range(2)]
+    assert [report.tolist() for report in reports] == [wanted, [5, 0]]  # type: ignore[union-attr]
 
 
 def test_lists_without_a_capacity_hold_all_their_entries() -> None:
