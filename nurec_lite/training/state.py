@@ -121,9 +121,9 @@ class StepResult:
 
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[ListUse, ...] = ()
-    # [n + I + 1] int64 entries that each list with a capacity needs, in their order; those of the I images of all ranks, if these told them
-    # each other; and whether the step changed nothing and will be done again. None where it cannot fail. Or, if their copies
-    # are under way, the future on the host
+    # [n + I + 1] int64 entries that each list with a capacity needs, in their order; those of the I images of all ranks, if ranks exchange
+    # them; and whether the step changed nothing and will be done again. None where it cannot fail. Or, if their copies are under way, the
+    # future on the host
     report: Tensor | HostFuture | None = None
 
     @property

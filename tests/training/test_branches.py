@@ -149,13 +149,21 @@ def of_another(inner: Callable) -> Callable:
 LEFT: list[Any] = []
 
 
-def leaving(inner: Callable) -> Callable:
-    def stage(*given: Any) -> Any:
-        made = inner(*given)
-        LEFT.append(made)
-        return made
+def after(then: Callable) -> Callable:
+    """A stage that hands its result over as well."""
 
-    return stage
+    def wrapped(inner: Callable) -> Callable:
+        def stage(*given: Any) -> Any:
+            made = inner(*given)
+            then(made)
+            return made
+
+        return stage
+
+    return wrapped
+
+
+leaving = after(LEFT.append)
 
 
 def test_what_was_not_given_is_seen() -> None:
@@ -166,23 +174,14 @@ def test_what_was_not_given_is_seen() -> None:
 
 def test_a_race_within_the_backward_pass_is_seen() -> None:
     """A work that begins there looks at an image."""
-    stages = base_stages("native", CPU).wrap(render_camera=leaving)
     watch = Watch()
-    stages = watch.around(stages)
 
     def begun(gradient: torch.Tensor) -> None:
         watch.run("harmonics", lambda: LEFT[-1].distance + 1)
 
-    def exposed(inner: Callable) -> Callable:
-        def stage(*given: Any) -> Any:
-            made = inner(*given)
-            made.register_hook(begun)
-            return made
-
-        return stage
-
+    hooked = after(lambda image: image.register_hook(begun))
+    stages = watch.around(base_stages("native", CPU).wrap(render_camera=leaving, expose=hooked))
     with watch:
-        stages = stages.wrap(expose=exposed)
         stages.update.learn(stages, tiny_state(), tiny_shots((0,), (0,)))
     assert watch.found.keys() == {"aten.add.Tensor: harmonics reads what images made"}
 

@@ -6,8 +6,9 @@ gathered Gaussians. One after another, small kernels and the ends of large ones 
 stream each, figures, list lengths, exposures and the update of harmonics (fused_harmonics) four more, and regularisers stay on the step's
 own. Images have the highest priority, since that update waits for them. Before each work a branch waits for an event of the step's stream,
 and for events of branches that made its inputs. The step's stream waits for events of the branches before it updates, and before it takes
-means over several images or sweeps. The losses are never summed, so each is differentiated as soon as it is there: autograd runs each node
-on the stream of its forward pass. In a graph of cuda_graph these streams are concurrent branches, and kernels keep their priorities.
+means over several images or sweeps; of several ranks, for that of lists before it sends a message. The losses are never summed, so each is
+differentiated as soon as it is there: autograd runs each node on the stream of its forward pass. In a graph of cuda_graph these streams
+are concurrent branches, and kernels keep their priorities.
 Source: streams within a capture, in CUDA's programming guide (cross-stream dependencies); torch's notes on stream semantics of backward
 passes.
 Gain, code before and after, limits: docs/options/side_streams.md.
