@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Lock, Thread, local
+from threading import Condition, Lock, Thread, local
 from typing import Generic, TypeVar
 
 import torch
@@ -141,25 +141,32 @@ class Begun(Generic[K, R]):
         function: Callable[[K], R],
         items: Sequence[K],
         work: Callable[[Callable[[K], R], list[K]], Iterator[R]] | None = None,  # None: threads
+        ahead: int | None = None,  # items past the last of the requested ones that may be worked on; None: all
     ) -> None:
         self._results: dict[K, Future[R]] = {item: Future() for item in items}
-        self._closed = False
+        self._place = {item: place for place, item in enumerate(items)}
+        self._ahead, self._wanted, self._closed = len(items) if ahead is None else ahead, 0, False
+        self._changed = Condition()
         self._thread = Thread(target=self._work, args=(function, work or in_threads), daemon=True)
         self._thread.start()
 
     def of(self, item: K) -> R:
         """The result; an error of the function at this item, or at one before it, which ended the work."""
+        with self._changed:
+            self._wanted = max(self._wanted, self._place[item] + 1)
+            self._changed.notify_all()
         return self._results[item].result()
 
     def close(self) -> None:
         """Ends the work after the items that are under way."""
-        self._closed = True
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
         self._thread.join()
 
     def _work(self, function: Callable[[K], R], work: Callable[[Callable[[K], R], list[K]], Iterator[R]]) -> None:
         def unless_closed(item: K) -> R:
-            if self._closed:
-                raise CancelledError
+            self._wait_for_turn(self._place[item])
             return function(item)
 
         try:
@@ -168,3 +175,9 @@ class Begun(Generic[K, R]):
         except BaseException as error:  # the request gets the error
             for future in (f for f in self._results.values() if not f.done()):
                 future.set_exception(error)
+
+    def _wait_for_turn(self, place: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or place < self._wanted + self._ahead)
+            if self._closed:
+                raise CancelledError

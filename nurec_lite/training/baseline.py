@@ -31,13 +31,13 @@ from nurec_lite.training.losses import (
     lidar_loss,
     regularisers,
 )
-from nurec_lite.training.optim import means_rate, overwrite_gaussians, replace_gaussians, set_rates
+from nurec_lite.training.optim import means_rate, overwrite_gaussians, replace_gaussians, set_memory, set_rates
 from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
 from nurec_lite.training.stages import AnyView, Capacity, FeedStages, LossStages, RenderStages, Stages, UpdateStages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
 from nurec_lite.training.step import fetch, learn, mean, render_all, try_step
 from nurec_lite.training.streams import IMAGES, SWEEPS, InOrder
-from nurec_lite.training.unseen import keep_unseen, sparse, sparse_parameters
+from nurec_lite.training.unseen import betas, keep_unseen, sparse, sparse_parameters
 
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
@@ -108,8 +108,9 @@ def reduce(state: TrainState) -> None:
 
 
 def schedule(stages: Stages, state: TrainState) -> None:
-    """Rates of the present progress, on the host; noise fades as the means' rate does."""
+    """Rates of the present progress, on the host, and Adam's betas; noise fades as the means' rate does."""
     lr = state.config.lr
+    set_memory(state.optimizer, betas(state))
     set_rates(state.optimizer, lr, state.progress)
     noise = state.config.density.noise * means_rate(lr, state.progress) / lr.means
     numbers = [*(group["lr"] for group in state.optimizer.param_groups), noise]

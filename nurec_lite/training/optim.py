@@ -55,11 +55,14 @@ def scaled_rates(lr: LearningRates, factor: float) -> LearningRates:
     return replace(lr, **rates)
 
 
-def set_memory(optimizer: torch.optim.Adam, steps: int) -> None:
-    """Makes moments forget in one step as much as in so many steps with Adam's own settings."""
-    first, second = optimizer.defaults["betas"]
+def set_memory(
+    optimizer: torch.optim.Adam,
+    betas: tuple[float, float],  # of a step with one image
+    images: int = 1,  # a step: moments forget in one step as much as in so many with one image
+) -> None:
+    """Sets every group's betas."""
     for group in optimizer.param_groups:
-        group["betas"] = first**steps, second**steps
+        group["betas"] = tuple(beta**images for beta in betas)
 
 
 def stored(scene: Scene, optimizer: torch.optim.Adam) -> tuple[Tensor | None, ...]:

@@ -149,6 +149,31 @@ def test_the_caller_goes_on_and_the_first_is_there_before_the_last(threads: int)
     begun.close()
 
 
+def test_work_goes_no_further_ahead_of_the_requests_than_allowed(threads: int) -> None:
+    made: list[int] = []
+
+    def work(n: int) -> int:
+        made.append(n)
+        return n
+
+    begun = Begun(work, range(20), ahead=4)
+    for asked, all_made in ((None, 4), (0, 5), (9, 14), (3, 14), (19, 20)):
+        assert asked is None or begun.of(asked) == asked
+        end = time.monotonic() + 60
+        while len(made) < all_made and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.05)  # time to go too far
+        assert sorted(made) == list(range(all_made))
+    begun.close()
+
+
+def test_closing_ends_work_that_waits_for_requests(threads: int) -> None:
+    begun = Begun(lambda n: n, range(20), ahead=2)
+    begun.close()
+    with pytest.raises(CancelledError):
+        begun.of(19)
+
+
 def test_asking_for_a_failed_result_or_a_later_one_raises(threads: int) -> None:
     def picky(n: int) -> int:
         if n == 5:

@@ -94,6 +94,27 @@ def test_both_ways_update_alike() -> None:
         torch.testing.assert_close(fused[name], value, rtol=1e-5, atol=1e-7)
 
 
+def test_a_gaussian_that_is_seen_late_moves_by_three_rates_at_most() -> None:
+    """Its moments are of few gradients, though steps are many. With a second beta of 0.999 it would move by up to 5.2 rates, after more steps by 6.5."""
+    state, stages = fading(), base_stages("native", torch.device("cpu"))
+    means, sizes = state.scene.gaussians.means, list[Tensor]()
+    with unseen.every_drive_is_long():
+        stages.feed.schedule(stages, state)
+        for k in range(1030):
+            seen, before = k >= 1000, means.detach().clone()
+            means.grad = torch.full_like(means, float(seen))
+            with unseen.sparse(state.optimizer, ("means",)):
+                state.optimizer.step()
+            sizes.append((means.detach() - before).abs().max() / state.config.lr.means)
+    assert max(sizes[:1000]) == 0
+    assert max(sizes) == pytest.approx(max(_moves(0.995)), rel=1e-3) and max(sizes) < 3
+
+
+def _moves(second: float) -> list[float]:
+    """Moves in rates, at each of the first gradients of 1 after a thousand steps without one."""
+    return [(1 - 0.9**n) * ((1 - second ** (1000 + n)) / (1 - second**n)) ** 0.5 for n in range(1, 31)]
+
+
 def give_gradients(states: list[TrainState], generator: torch.Generator) -> None:
     """The same ones to all, with zeros in half of the values."""
     for name in Gaussians.trained():
@@ -129,3 +150,4 @@ def test_a_drive_is_long_by_the_steps_until_all_images_have_come(
     state.plan = replace(state.plan, capture=capture, images_a_step=a_step)
     assert unseen.is_long(state) == long
     assert unseen.sparse_parameters(state) == (Gaussians.trained() if sparse else ())
+    assert unseen.betas(state) == (0.9, 0.995 if sparse else 0.999)

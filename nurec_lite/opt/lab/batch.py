@@ -36,6 +36,7 @@ from nurec_lite.training.optim import scaled_rates, set_memory
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import AnyView, OnState, RenderAll, Seen, Stages
 from nurec_lite.training.state import ListUse, TrainState, overflow_of
+from nurec_lite.training.unseen import betas
 
 CLASS = "quality"
 REQUIRES: tuple[str, ...] = ()
@@ -63,10 +64,10 @@ def scaled(inner: OnState) -> OnState:
 
     def schedule(stages: Stages, state: TrainState) -> None:
         images = state.plan.images.size
-        set_memory(state.optimizer, images)
         lr = scaled_rates(state.config.lr, sqrt(images))
         inside = replace(state, config=replace(state.config, lr=lr))
         inner(stages, inside)
+        set_memory(state.optimizer, betas(state), images)
         state.lr_and_noise = inside.lr_and_noise
 
     return schedule
