@@ -197,12 +197,6 @@ def test_rates_rise_by_the_root_and_memory_is_as_many_images(images: int) -> Non
         torch.testing.assert_close(state.lr_and_noise[:-1], sqrt(images) * other.lr_and_noise[:-1])
         assert state.lr_and_noise[-1] == pytest.approx(float(other.lr_and_noise[-1]), rel=1e-6)  # noise stays
         assert state.config == other.config
-
-
-@pytest.mark.parametrize("images", [1, 2, 4])
-def test_memory_of_a_sparse_update_is_as_many_images(images: int) -> None:
-    stages = build_stages(own(images))
-    state = state_of(stages)
     with unseen.every_drive_is_long():
         stages.feed.schedule(stages, state)
     assert state.optimizer.param_groups[0]["betas"] == pytest.approx((0.9**images, 0.995**images), rel=1e-12)

@@ -95,7 +95,7 @@ def test_both_ways_update_alike() -> None:
 
 
 def test_a_gaussian_that_is_seen_late_moves_by_three_rates_at_most() -> None:
-    """Its moments are of few gradients, though steps are many. With a second beta of 0.999 it would move by up to 5.2 rates, after more steps by 6.5."""
+    """Its moments are of few gradients, though steps are many. A second beta of 0.999 would allow 5.2 rates here."""
     state, stages = fading(), base_stages("native", torch.device("cpu"))
     means, sizes = state.scene.gaussians.means, list[Tensor]()
     with unseen.every_drive_is_long():
