@@ -33,6 +33,7 @@ from nurec_lite.base.pickled import dumps
 WAIT = 1.0  # seconds between two checks of a process whose result is needed now
 PATIENCE = 30  # looks until a silent process is given up; a loaded machine decodes an image in a fraction of this
 STOPPED = 3  # looks until a stopped process is given up
+OVERTAKEN = 5  # looks until a process is given up that works while most others have long done theirs
 MOST = 10  # processes that are replaced at most; a machine that ends more lacks memory for them
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
@@ -50,9 +51,10 @@ class Kind:
     replaced: int = MOST  # how many are replaced
     patience: int = PATIENCE  # looks
     parents: bool = False  # whether they start processes of their own
+    overtaken: int | None = None  # looks, as OVERTAKEN, where all works take about as long; None: as `patience` says
 
 
-LOADERS = Kind("a loader process")
+LOADERS = Kind("a loader process", overtaken=OVERTAKEN)
 
 
 class _Process:
@@ -143,13 +145,20 @@ class Ahead:
             if owing is None:
                 return self._work(n)
             silent = 0 if self._take(WAIT) else silent + 1
-            if silent >= self._kind.patience or (silent >= STOPPED and owing.stopped()):
+            if self._gives_up(owing, silent):
                 owing.process.kill()
             self._fill(n)
         value, error = pickle.loads(self._ready.pop(n))
         if error is not None:
             raise error
         return value
+
+    def _gives_up(self, owing: _Process, silent: int) -> bool:
+        """Whether a process is given up, after so many looks without any answer."""
+        if silent >= self._kind.patience or (silent >= STOPPED and owing.stopped()):
+            return True
+        idle = sum(not member.owes for member in self.members)
+        return self._kind.overtaken is not None and silent >= self._kind.overtaken and 2 * idle > len(self.members)
 
     def _start_another(self, n: int) -> None:
         """Starts one more process, which works on numbers from `n` on while the next one starts. Where the system has none left, it is the

@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -62,6 +63,28 @@ def test_the_dead_are_replaced(ahead: Ahead, number: signal.Signals) -> None:
     for n in range(6):
         send(ahead, number)
         assert ahead.result(n) == n * n
+
+
+@pytest.mark.parametrize(("hung", "given_up"), [(1, True), (2, False)])
+def test_one_that_hangs_is_given_up_once_most_have_done_their_work(
+    hung: int, given_up: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of three hangs, and the others have overtaken it. Two may be slow, so they are waited for."""
+    monkeypatch.setattr(processes, "WAIT", 0.1)
+
+    def work(n: int) -> int:
+        if n < hung and not (tmp_path / str(n)).exists():
+            (tmp_path / str(n)).touch()
+            time.sleep(3600 if given_up else 1.5)
+        return n
+
+    ahead = Ahead(work, 0, count=3, ahead=1)
+    try:
+        before = {member.process.pid for member in ahead.members}
+        assert [ahead.result(n) for n in range(3)] == [0, 1, 2]
+        assert (before != {member.process.pid for member in ahead.members}) == given_up
+    finally:
+        ahead.close()
 
 
 def test_when_too_many_died_the_work_is_done_here() -> None:
