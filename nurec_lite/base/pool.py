@@ -141,7 +141,8 @@ class Begun(Generic[K, R]):
         function: Callable[[K], R],
         items: Sequence[K],
         work: Callable[[Callable[[K], R], list[K]], Iterator[R]] | None = None,  # None: threads
-        ahead: int | None = None,  # items past the last of the requested ones that may be worked on; None: all
+        ahead: int
+        | None = None,  # until so many items were requested: items past them that may be worked on; None: all
     ) -> None:
         self._results: dict[K, Future[R]] = {item: Future() for item in items}
         self._place = {item: place for place, item in enumerate(items)}
@@ -178,6 +179,8 @@ class Begun(Generic[K, R]):
 
     def _wait_for_turn(self, place: int) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or place < self._wanted + self._ahead)
+            self._changed.wait_for(
+                lambda: self._closed or self._wanted >= self._ahead or place < self._wanted + self._ahead
+            )
             if self._closed:
                 raise CancelledError

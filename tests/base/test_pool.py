@@ -149,15 +149,15 @@ def test_the_caller_goes_on_and_the_first_is_there_before_the_last(threads: int)
     begun.close()
 
 
-def test_work_goes_no_further_ahead_of_the_requests_than_allowed(threads: int) -> None:
+def test_work_goes_no_further_ahead_of_the_first_requests_than_allowed(threads: int) -> None:
     made: list[int] = []
 
     def work(n: int) -> int:
         made.append(n)
         return n
 
-    begun = Begun(work, range(20), ahead=4)
-    for asked, all_made in ((None, 4), (0, 5), (9, 14), (3, 14), (19, 20)):
+    begun = Begun(work, range(40), ahead=8)
+    for asked, all_made in ((None, 8), (0, 9), (5, 14), (3, 14), (6, 15), (7, 40)):
         assert asked is None or begun.of(asked) == asked
         end = time.monotonic() + 60
         while len(made) < all_made and time.monotonic() < end:

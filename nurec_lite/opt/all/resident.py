@@ -3,7 +3,7 @@
 
 Idea: images are kept as uint8 with their views, sweeps with all their rays, and in the warp tiles of warp_cull if steps take all of
 them. Threads, or processes for many pixels, decode them from the start in the order of the steps, and training begins with the first.
-Processes stay AHEAD frames before the steps: all cores at once slow the recording of the first steps down (benchmarks/LOG.md). If a
+Processes stay AHEAD frames before the first steps: all cores at once slow their recording down (benchmarks/LOG.md). If a
 step takes all rays of a sweep, nothing is copied any more; if it draws some, sweeps are stored sector by sector, so that the drawn rays
 are a few slices, and one launch joins these.
 Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfstudio (`cache_images gpu`).
@@ -62,7 +62,7 @@ from nurec_lite.training.state import TrainState
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 JPEG = ("host", "gpu")
-AHEAD = 256  # frames that processes decode before steps ask for them
+AHEAD = 256  # frames that processes decode before steps ask for them, until steps have asked for as many
 IN_USE = {"cpu": 1, "cuda": MAX_STEPS_IN_FLIGHT + 1}  # further steps that may still read a frame after its own
 log = logging.getLogger("nurec_lite")
 Decode = Callable[[ImageFrame], Tensor]
