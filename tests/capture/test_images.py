@@ -5,13 +5,19 @@ import io
 import re
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from broken_kitti import PNG, Damage, check, cut, folder, load, put, refusals
 from kitti_drive import DRIVE, write_drive
 from mutations import bounded_memory
 from PIL import Image
+
+from nurec_lite.capture import images
+from nurec_lite.capture.images import decode_image
+from nurec_lite.capture.types import Encoded
 
 
 @pytest.fixture
@@ -84,3 +90,53 @@ def test_jpeg_is_read_like_png(root: Path) -> None:
     assert load(root).images[0].load().shape == (8, 12, 3)
     cut(PNG, 100)(root)
     check(root, lambda _: None, r"0000000000\.png is no whole PNG or JPEG image \(.*\); copy it again")
+
+
+# JPEG files by libjpeg-turbo
+
+
+def coloured(size: tuple[int, int], **save: object) -> Encoded:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC).save(file, "JPEG", **save)
+    return Encoded(file.getvalue(), "an image", size, 1)
+
+
+def by_pillow(image: Encoded) -> np.ndarray:
+    return np.array(Image.open(io.BytesIO(image.data)).convert("RGB"))
+
+
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
+@pytest.mark.parametrize("size", [(64, 48), (61, 43), (1, 1), (17, 2)])
+@pytest.mark.parametrize("quality", [30, 95])
+def test_a_jpeg_has_pillows_pixels(size: tuple[int, int], subsampling: str, quality: int) -> None:
+    image = coloured(size, quality=quality, subsampling=subsampling)
+    assert np.array_equal(decode_image(image).numpy(), by_pillow(image))
+
+
+@pytest.mark.parametrize("save", [{}, {"progressive": True}, {"subsampling": "4:2:0", "restart_marker_rows": 1}])
+@pytest.mark.parametrize("installed", [False, True])
+def test_any_jpeg_is_read_with_and_without_simplejpeg(
+    save: dict[str, object], installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = coloured((40, 30), **save)
+    if not installed:
+        monkeypatch.setattr(images, "_turbo", lambda: None)
+    assert np.array_equal(decode_image(image).numpy(), by_pillow(image))
+
+
+def test_simplejpeg_decodes_plain_files_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (40, 30)
+    monkeypatch.setattr(images, "_turbo", lambda: lambda data: np.zeros((*size[::-1], 3), np.uint8))
+    assert not decode_image(coloured(size)).any()
+    assert decode_image(coloured(size, progressive=True)).any()
+    assert decode_image(Encoded(picture("L", size, "JPEG"), "grey", size, 1)).shape == (*size[::-1], 3)
+
+
+@pytest.mark.parametrize("cut", [0.5, 0.9])
+def test_a_jpeg_that_libjpeg_warns_of_is_read_as_pillow_reads_it(cut: float) -> None:
+    """Its middle is missing, and its end is there."""
+    whole = coloured((64, 48))
+    at = int(cut * len(whole.data))
+    image = replace(whole, data=whole.data[:at] + b"\xff\xd9")
+    assert np.array_equal(decode_image(image).numpy(), by_pillow(image))
