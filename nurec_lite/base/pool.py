@@ -141,8 +141,7 @@ class Begun(Generic[K, R]):
         function: Callable[[K], R],
         items: Sequence[K],
         work: Callable[[Callable[[K], R], list[K]], Iterator[R]] | None = None,  # None: threads
-        ahead: int
-        | None = None,  # until so many items were requested: items past them that may be worked on; None: all
+        ahead: int | None = None,  # items past the requested ones, until as many were requested; None: all
     ) -> None:
         self._results: dict[K, Future[R]] = {item: Future() for item in items}
         self._place = {item: place for place, item in enumerate(items)}
