@@ -51,8 +51,8 @@ def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 
 
 
 def _pixels(image: Encoded) -> Pixels:
-    """The pixels of a plain JPEG by libjpeg-turbo, in half of Pillow's time: Pillow has the same library, and copies more. Pillow decodes
-    all other files, those that libjpeg warns of, and all where simplejpeg is not installed."""
+    """The pixels of a plain JPEG by simplejpeg, in 0.55 to 0.8 of Pillow's time: both have libjpeg-turbo, and Pillow copies more. Pillow
+    decodes all other files, those that the library warns of, and all where simplejpeg is not installed."""
     turbo = _turbo()
     if turbo is not None and plain_jpeg(image):
         with suppress(ValueError):
