@@ -33,7 +33,7 @@ from nurec_lite.base.pickled import dumps
 WAIT = 1.0  # seconds between two checks of a process whose result is needed now
 PATIENCE = 30  # looks until a silent process is given up; a loaded machine decodes an image in a fraction of this
 STOPPED = 3  # looks until a stopped process is given up
-OVERTAKEN = 5  # looks until a process is given up that works while most others have long done theirs
+OVERTAKEN = 5  # looks until a process is given up that still works while most others have nothing to do
 MOST = 10  # processes that are replaced at most; a machine that ends more lacks memory for them
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
@@ -51,10 +51,10 @@ class Kind:
     replaced: int = MOST  # how many are replaced
     patience: int = PATIENCE  # looks
     parents: bool = False  # whether they start processes of their own
-    overtaken: int | None = None  # looks, as OVERTAKEN, where all works take about as long; None: as `patience` says
+    alike: bool = False  # whether all works take about as long, so that OVERTAKEN holds
 
 
-LOADERS = Kind("a loader process", overtaken=OVERTAKEN)
+LOADERS = Kind("a loader process", alike=True)
 
 
 class _Process:
@@ -158,7 +158,7 @@ class Ahead:
         if silent >= self._kind.patience or (silent >= STOPPED and owing.stopped()):
             return True
         idle = sum(not member.owes for member in self.members)
-        return self._kind.overtaken is not None and silent >= self._kind.overtaken and 2 * idle > len(self.members)
+        return self._kind.alike and silent >= OVERTAKEN and 2 * idle > len(self.members)
 
     def _start_another(self, n: int) -> None:
         """Starts one more process, which works on numbers from `n` on while the next one starts. Where the system has none left, it is the

@@ -30,9 +30,8 @@ from nurec_lite.training.state import TrainState
 
 LONG = 400  # steps until each training image has come; KITTI 0009 has 42, a drive of 60 moments and six cameras 288 (benchmarks/LOG.md)
 REMEMBERED = (
-    1000  # images, by Adam's second moments: 1 / (1 - 0.999), and as many where a step has several (`optim.set_memory`)
+    1000  # images, by Adam's second moments: 1 / (1 - 0.999), also where a step has several (`optim.set_memory`)
 )
-
 SPARSE_SECOND = 0.995  # second beta of a sparse update: it remembers 200 sights
 
 
