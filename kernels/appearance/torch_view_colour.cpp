@@ -143,6 +143,26 @@ FiveTensors view_colour_rank1(at::TensorList placements, Tensor const& sh, Maybe
     return view_colour_outer_by(launch, placements, sh, rest, eye, d_colour, blocks);
 }
 
+void view_directions(Tensor const& means, Tensor const& eyes, Tensor const& blocks, int64_t still,
+                     Tensor const& directions) {
+    auto const device = means.device();
+    check_tensor(means, "means", at::kFloat, {-1, 3}, device);
+    check_tensor(eyes, "eyes", at::kFloat, {-1, 3}, device);
+    int64_t const n = means.size(0), views = eyes.size(0);
+    TORCH_CHECK_VALUE(still >= 0 && still <= n, "still is ", still, ", but must be at least 0 and at most ", n);
+    check_tensor(directions, "directions", at::kFloat, {views, n, 3}, device);
+    StillDirections const p = {n,
+                               still,
+                               views,
+                               means.const_data_ptr<float>(),
+                               eyes.const_data_ptr<float>(),
+                               checked_blocks(blocks, n, device),
+                               directions.mutable_data_ptr<float>()};
+    Site site(device);
+    cuda::view_directions(p, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 #else
 
 Tensor view_colour(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
@@ -168,6 +188,9 @@ TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
     m.impl("view_colour", &view_colour);
     m.impl("view_colour_backward", &view_colour_backward);
     m.impl("view_colour_rank1", &view_colour_rank1);
+#ifdef NUREC_CUDA
+    m.impl("view_directions", &view_directions);
+#endif
 }
 
 }  // namespace nurec

@@ -100,6 +100,15 @@ __global__ void __launch_bounds__(GAUSSIANS)
                                       [&](int64_t begin) { differentiate_part<S>(in, sh, d, rank1, begin, rows); });
 }
 
+__global__ void __launch_bounds__(THREADS) view_directions_kernel(StillDirections p) {
+    Vec3<float> const eye = load3(p.eyes, blockIdx.y);
+    float* const to = p.directions + 3 * p.n * blockIdx.y;
+    for_visible_blocks(p.blocks, p.still, [&](int64_t begin) {
+        int64_t const i = begin + threadIdx.x;
+        if (i < p.still) store3(to, i, view_direction(load3(p.means, i) - eye));
+    });
+}
+
 template <int S>
 void launch_forward(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue) {
     auto* const kernel = sh.blocks.listed ? shade_gaussians_kernel<S, true> : shade_gaussians_kernel<S, false>;
@@ -161,6 +170,12 @@ void view_colour_backward(Placements const& in, SeenHarmonics const& sh, Placeme
 void view_colour_rank1(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1,
                        Queue const& queue) {
     backward(in, sh, d, rank1, queue);
+}
+
+void view_directions(StillDirections const& p, Queue const& queue) {
+    if (!p.still || !p.views) return;
+    dim3 const grid(blocks_for(p.blocks, p.n), unsigned(p.views));
+    view_directions_kernel<<<grid, THREADS, 0, queue.stream>>>(p);
 }
 
 }  // namespace nurec::cuda

@@ -60,6 +60,15 @@ NUREC_FN EyeOffset eye_offset_of(Placements const& in, int64_t i) {
     return from_eye;
 }
 
+// Where views look from, at Gaussians that stand still.
+struct StillDirections {
+    int64_t n, still, views;  // N, S, V
+    float const* means;       // [N, 3] metres, world
+    float const* eyes;        // [V, 3] metres
+    VisibleBlocks blocks;     // of others nothing is read or written
+    float* directions;        // [V, N, 3] unit; those of the first S
+};
+
 NUREC_FN Vec3<float> direction_of(EyeOffset const& from_eye) {
     return from_eye.moves ? local_view_direction(from_eye.q, from_eye.r) : view_direction(from_eye.r);
 }
@@ -91,6 +100,7 @@ void view_colour_backward(Placements const& in, SeenHarmonics const& sh, Placeme
                           SeenHarmonicsGrads const& d_sh, Queue const& queue);
 void view_colour_rank1(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1,
                        Queue const& queue);
+void view_directions(StillDirections const& p, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

@@ -133,6 +133,9 @@ TORCH_LIBRARY(nurec_lite, m) {
         "view_colour_rank1(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour, "
         "Tensor? blocks=None) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor directions, Tensor colours)");
+    // Directions from V eyes [V, 3] to the first `still` of N Gaussians, into `directions` [V, N, 3]; rows of others,
+    // and rows out of `blocks`, are not written. On CUDA alone.
+    m.def("view_directions(Tensor means, Tensor eyes, Tensor blocks, int still, Tensor(a!) directions) -> ()");
     m.def("move_actors(Tensor[] actors) -> (Tensor means, Tensor quats, Tensor velocities, Tensor rotations)");
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "

@@ -19,9 +19,17 @@ def begin_device(
     ordinal = ordinal_of(command)
     if ordinal is None:
         return None
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        separate_streams()
     thread = Thread(target=_make_context, args=(ordinal,), name="early device")  # an exit meanwhile would crash
     thread.start()
     return thread
+
+
+def separate_streams() -> None:
+    """Gives streams of a rank queues of their own, before CUDA makes the context. CUDA has 8 queues by default, and a rank has more
+    streams. Copies of frames then wait for steps in the same queue, 30 ms each (benchmarks/LOG.md). The user's own value stays."""
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
 def ordinal_of(

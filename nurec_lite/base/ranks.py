@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.alive import alive, started
+from nurec_lite.base.early_device import separate_streams
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.place import Place, place_of
 from nurec_lite.base.texts import printable
@@ -253,6 +254,7 @@ def begin(device: str) -> Ranks:
     _check_backend(with_gpus)
     os.environ.setdefault("NCCL_GRAPH_REGISTER", "0")  # ranks record their graphs at different times
     if with_gpus:
+        separate_streams()
         torch.cuda.set_device(place.local)
     met = Together(place, _meet(place, "cpu:gloo,cuda:nccl" if with_gpus else "gloo"))
     met.watch()

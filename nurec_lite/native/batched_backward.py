@@ -135,7 +135,7 @@ def _rank1(
             places, scene.sh0, scene.sh_rest, eye, d_colours[v]
         )
         placed.append(d_placed)
-        ctx.launch.rank1_sh.put(directions, colours)
+        ctx.launch.rank1_sh.put(directions, colours, eye)
     still_means, means, rotations = zip(*placed, strict=True)
     return {
         "still_means": sum(still_means[1:], still_means[0]),

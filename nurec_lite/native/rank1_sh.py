@@ -27,6 +27,7 @@ class Rank1ShGrad:
     harmonics: tuple[Tensor, Tensor]  # [N, 1, 3] and [N, S - 1, 3]: the parameters themselves
     directions: Tensor  # [V, N, 3] unit, in the axes of the node
     colours: Tensor  # [V, N, 3] dL/d(colour), 0 where that was clamped
+    eyes: Tensor | None = None  # [V, 3] metres, world; None: of views of other ranks
 
     def write(self) -> None:
         """Multiplies the factors and adds the products to the gradients of the parameters."""
@@ -49,7 +50,7 @@ class DeferredShGrad:
         self._update: Update | None = None
         self._uses = 0  # of the parameters; each leaves a gradient
         self._updated = False
-        self._factors: list[tuple[Tensor, Tensor]] = []  # directions and colours of the views so far
+        self._factors: list[tuple[Tensor, ...]] = []  # directions, colours and eyes of the views so far
         self._left: Rank1ShGrad | None = None
 
     @contextmanager
@@ -93,9 +94,10 @@ class DeferredShGrad:
         self,
         directions: Tensor,  # [N, 3] of a view
         colours: Tensor,  # [N, 3]
+        eye: Tensor,  # [3] world
     ) -> None:
         assert self._harmonics is not None and self._left is None
-        self._factors.append((directions, colours))
+        self._factors.append((directions, colours, eye))
         if len(self._factors) < self._views:
             return
         left = Rank1ShGrad(self._harmonics, *(stacked(part) for part in zip(*self._factors, strict=True)))
@@ -142,7 +144,7 @@ class _ViewColourRank1(torch.autograd.Function):
                 *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(*arguments)
                 return None, None, None, *d_placed, None, d_sh, d_rest, None
             *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(*arguments, ctx.blocks)
-        ctx.deferred.put(directions, colours)
+        ctx.deferred.put(directions, colours, eye)
         return None, None, None, *d_placed, None, None, None, None
 
 

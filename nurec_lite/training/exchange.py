@@ -10,7 +10,8 @@ makes the same update. In a step without sweeps only regularisers differentiate 
 these stay out of messages.
 The first message also says how long the lists of each image are, for nurec_lite/training/partners.py.
 On a long drive most Gaussians are out of all views. Before a step renders, ranks join the flags of the blocks that their views may see
-(nurec_lite/native/operators/visible_blocks.py), and both messages hold the rows of these blocks alone.
+(nurec_lite/native/operators/visible_blocks.py), and both messages hold the rows of these blocks alone. One of the two factors, a direction
+of view, then goes for moving Gaussians alone: ranks make those of static ones from the eyes.
 Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: none that we know of.
 """
 
@@ -163,8 +164,8 @@ def form_of(state: TrainState, own: Rank1ShGrad) -> Factors:
     """The form of this step's message."""
     if state.visible_blocks is None:
         return WholeFactors()
-    views, n, _ = own.directions.shape
-    return BlockFactors(n, views, state.visible_blocks, state.blocks_sent)
+    means = state.scene.gaussians.means.detach()
+    return BlockFactors(means, len(own.directions), state.visible_blocks, state.blocks_sent, state.directions_sent)
 
 
 def entries_of(lists: Sequence[ListUse], device: torch.device) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.native.operators.view_colour import view_directions
 from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.training.block_messages import ALIGNED, BlockRows, aligned
 
@@ -56,38 +57,57 @@ class WholeFactors:
 
 @dataclass(frozen=True)
 class BlockFactors:
-    """Factors of the Gaussians in listed blocks. Those of others are not written."""
+    """Factors of the Gaussians in listed blocks. Those of others are not written. The direction of a static Gaussian follows from the eye
+    and its mean, so a message has the eyes, and the directions of the last Gaussians alone. On CUDA alone."""
 
-    n: int  # N
+    means: Tensor  # [N, 3] of the store
     views: int  # V
     blocks: Tensor  # [1 + blocks] int32 as by visible_blocks
     capacity: int  # of a message, in blocks
+    moving: int  # the last Gaussians: those before them are static
 
     @property
     def _place(self) -> BlockRows:
-        return BlockRows([(self.n, 3)] * (2 * self.views), self.blocks, self.capacity)
+        return BlockRows([(len(self.means), 3)] * self.views, self.blocks, self.capacity)
+
+    @property
+    def _lengths(self) -> list[int]:
+        """Numbers of colours and directions, and of the end: whether the step failed, the eyes, and the entries."""
+        return [self._place.numbers, aligned(3 * self.views * self.moving), ALIGNED]
 
     def pack(
         self,
         own: Rank1ShGrad,
         share: float,
         failed: Tensor | None,  # []
-        entries: Tensor,  # [V] of lists, V < ALIGNED
+        entries: Tensor,  # [V] of lists, 4 V < ALIGNED
     ) -> Tensor:
-        """The message, as above, in one row."""
-        message = own.directions.new_empty(aligned(self._place.numbers) + ALIGNED)
-        factors = [1.0] * self.views + [share] * self.views
-        self._place.pack([*own.directions.detach(), *own.colours.detach()], factors, message)
-        message[-ALIGNED:] = 0 if failed is None else failed
-        message[-self.views :] = entries
+        """The message, in one row."""
+        assert own.eyes is not None
+        message = own.colours.new_empty(sum(self._lengths))
+        colours, directions, end = message.split(self._lengths)
+        self._place.pack([*own.colours.detach()], [share] * self.views, colours)
+        moving = own.directions[:, self._still :].flatten()
+        directions[: len(moving)] = moving
+        end[:] = 0 if failed is None else failed
+        end[1 : 1 + 3 * self.views] = own.eyes.flatten()
+        end[-self.views :] = entries
         return message
 
     def unpack(
         self,
         found: Tensor,  # [R, ...]
     ) -> Received:
-        directions, colours = (found.new_empty(len(found) * self.views, self.n, 3) for _ in range(2))
+        views = len(found) * self.views
+        directions, colours = (found.new_empty(views, len(self.means), 3) for _ in range(2))
         for rank, message in enumerate(found):
-            own = slice(rank * self.views, (rank + 1) * self.views)
-            self._place.unpack(message, [*directions[own], *colours[own]])
-        return Received(directions, colours, found[:, -ALIGNED].max(), found[:, -self.views :].flatten())
+            self._place.unpack(message, [*colours[rank * self.views : (rank + 1) * self.views]])
+        _, moving, end = found.split(self._lengths, 1)
+        directions[:, self._still :] = moving[:, : 3 * self.views * self.moving].reshape(views, self.moving, 3)
+        eyes = end[:, 1 : 1 + 3 * self.views].reshape(views, 3).contiguous()
+        view_directions(self.means, eyes, self.blocks, self._still, directions)
+        return Received(directions, colours, end[:, 0].max(), end[:, -self.views :].flatten())
+
+    @property
+    def _still(self) -> int:
+        return len(self.means) - self.moving

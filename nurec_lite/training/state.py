@@ -56,6 +56,7 @@ class TrainState:
     # None: all count
     visible_blocks: Tensor | None = None
     blocks_sent: int = 0  # of several ranks: so many of these blocks fit into messages
+    directions_sent: int = 0  # and directions of so many Gaussians, the last ones
     digest: Digest | None = None  # of the capture, for checkpoints; None: they do not name their capture
     most: int | None = None  # limit of Gaussians for density control; None: density.cap, which is a number
 

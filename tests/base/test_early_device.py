@@ -2,6 +2,7 @@
 """The GPU's context is begun for commands that use a GPU, and nothing happens without a driver."""
 
 import ctypes
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from nurec_lite.base import early_device
 from nurec_lite.base.early_device import begin_device
 
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 TRAIN = ["python", "-m", "nurec_lite.train"]
 
 
@@ -54,6 +56,16 @@ def test_the_device_of_the_command_is_begun(more: list[str], asked: list[int], m
 def test_a_rank_begins_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "2")
     assert begun(TRAIN, Driver(), monkeypatch).asked == [2]
+
+
+@pytest.mark.parametrize(("ranks", "before", "after"), [("1", None, None), ("2", None, "32"), ("2", "8", "8")])
+def test_a_rank_has_a_queue_for_each_stream(
+    ranks: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {"WORLD_SIZE": ranks} | ({} if before is None else {QUEUES: before})
+    monkeypatch.setattr(os, "environ", environ)
+    assert begun(TRAIN, Driver(), monkeypatch).asked == [0]
+    assert environ.get(QUEUES) == after
 
 
 def test_other_commands_and_a_driver_that_fails_begin_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from operators import check_schema
 from rounding import assert_near
 from torch import Tensor
 from torch.nn import functional as F
+from warp_tile_scenes import driven
 
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.native.operators.view_colour import PlacementArrays, view_colour
+from nurec_lite.native.operators.view_colour import PlacementArrays, view_colour, view_directions
 from nurec_lite.native.operators.visible_blocks import BLOCK
 from nurec_lite.native.plan import CPU_PLAN
 from nurec_lite.native.rank1_sh import DeferredShGrad
@@ -106,6 +107,29 @@ def test_blocks_out_of_view_are_passed_by(bands: int, device: str) -> None:
     assert torch.equal(moving, expected[1]) and torch.equal(rotations, expected[2])
     for own, other in zip(factors, expected[3:], strict=True):
         assert torch.equal(own[rows], other[rows])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("still", [0, 1, 257, 600, 630])
+def test_directions_of_static_gaussians_follow_from_the_eye(still: int, device: str) -> None:
+    """The backward pass stores the same. Rows of moving Gaussians, and rows out of the blocks, are not written."""
+    driven(device)
+    g, eyes, flags = (
+        scene_of(630, 0, 4, device),
+        torch.stack([EYE, EYE + 3]).to(device),
+        torch.tensor([True, False, True]),
+    )
+    found = torch.full((2, 630, 3), torch.nan, device=device)
+    view_directions(g.still_means, eyes, listed(flags.to(device)), still, found)
+    rows = flags.repeat_interleave(BLOCK)[:630]
+    rows[still:] = False
+    for eye, own in zip(eyes, found, strict=True):
+        assert torch.equal(own.isfinite().all(-1).cpu(), rows)
+        exact = render.local_directions(doubled(g), eye.cpu().double())
+        assert_near(own[rows], exact[rows], 1e-6)
+        *arguments, _, d_colour = arguments_of(g, torch.ones_like(own))
+        stored = torch.ops.nurec_lite.view_colour_rank1(*arguments, eye, d_colour, None)[3]
+        torch.testing.assert_close(own[rows], stored[rows], rtol=0, atol=2e-7)
 
 
 # ---- from one to the other
@@ -221,6 +245,22 @@ def test_torch_s_own_checks(device: str) -> None:
     check_schema(torch.ops.nurec_lite.adam.default, tuple(given_to_adam(device=device).values()))
     g = scene_of(4, 3, 4, device)
     check_schema(torch.ops.nurec_lite.view_colour_rank1.default, arguments_of(g, colours_of(7, device)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_directions_that_do_not_fit_are_refused(device: str) -> None:
+    driven(device)
+    means, eyes, directions = (torch.rand(*shape, device=device) for shape in ((7, 3), (2, 3), (2, 7, 3)))
+    blocks = listed(torch.tensor([True], device=device))
+    operator = torch.ops.nurec_lite.view_directions
+    check_schema(operator.default, (means, eyes, blocks, 4, directions))
+    for still, into, words in (
+        (8, directions, "still is 8"),
+        (4, directions[:1], "directions"),
+        (4, directions.mT, "directions"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            operator(means, eyes, blocks, still, into)
 
 
 WRONG = {

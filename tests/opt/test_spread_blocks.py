@@ -15,6 +15,7 @@ from ranked import Started
 from stepping import cramped, everything, no_sync_of, steps
 from test_fused_project import ALL, PLAN_OF_A_GPU, underground
 from tiny_capture import tiny_state
+from torch.nn import functional as F
 from warp_tile_scenes import driven
 
 from nurec_lite.backends import base_stages, build_stages
@@ -102,10 +103,10 @@ def test_messages_shrink_when_reports_say_how_many_blocks_steps_see(tmp_path: Pa
     assert 0 < late < 0.7 * early and late < 0.7 * whole
 
 
-@pytest.mark.parametrize("narrow", [("", 3), ("blocks of images", 0)], ids=["lists", "messages"])
-def test_blocks_that_do_not_fit_into_messages_repeat_the_step_on_all_ranks(
-    narrow: tuple[str, int], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "narrow", [("", 3), ("blocks of images", 0), ("moving Gaussians", 0)], ids=["lists", "blocks", "directions"]
+)
+def test_what_does_not_fit_into_messages_repeats_the_step_on_all_ranks(narrow: tuple[str, int], tmp_path: Path) -> None:
     """After steps that saw nothing, a message has no room."""
     driven("cpu")
     work = partial(trained, blocks=True, overflows=frozenset({3}), narrow=narrow)
@@ -124,7 +125,7 @@ def races(rank: int) -> list[str]:
         for _ in range(2):
             with Watch() as watch:
                 steps(watch.around(stages), state, 1)
-            assert state.blocks_sent > 0 and watch.begun.count("harmonics") == 1
+            assert state.blocks_sent > 0 and state.directions_sent > 0 and watch.begun.count("harmonics") == 1
             found |= watch.found
     ranks.leave()
     return list(found)
@@ -165,24 +166,20 @@ class Sent:
 
 @pytest.mark.parametrize("by_blocks", [False, True], ids=["all Gaussians", "blocks"])
 def test_messages_say_which_entries_belong_to_which_image(by_blocks: bool) -> None:
-    """Two ranks with two images each."""
-    n, views = 300, 2
+    """Two ranks with two images each, of a scene where some Gaussians move."""
+    n, still, views = 300, 270, 2
     if by_blocks:
         driven("cpu")
-    form: Factors = (
-        BlockFactors(n, views, torch.tensor([2, 0, 1], dtype=torch.int32), 2) if by_blocks else WholeFactors()
-    )
-    factors = [[torch.rand(views, n, 3) for _ in range(2)] for _ in range(2)]
-    entries = torch.tensor([[7, 20_000_000], [11, 0]])
-    found = torch.stack(
-        [
-            form.pack(
-                Rank1ShGrad((torch.empty(0), torch.empty(0)), *pair), 0.5, torch.tensor(float(rank)), entries[rank]
-            )
-            for rank, pair in enumerate(factors)
-        ]
-    )
-    received = form.unpack(found)
+    means, eyes = torch.randn(n, 3), torch.randn(2, views, 3)
+    blocks = torch.tensor([2, 0, 1], dtype=torch.int32)
+    form: Factors = BlockFactors(means, views, blocks, 2, n - still) if by_blocks else WholeFactors()
+    directions, colours = torch.rand(2, views, n, 3), torch.rand(2, views, n, 3)
+    directions[:, :, :still] = F.normalize(means[:still] - eyes[:, :, None], dim=-1)
+    entries, none = torch.tensor([[7, 20_000_000], [11, 0]]), torch.empty(0)
+    own = [Rank1ShGrad((none, none), *parts) for parts in zip(directions, colours, eyes, strict=True)]
+    found = [form.pack(own[rank], 0.5, torch.tensor(float(rank)), entries[rank]) for rank in range(2)]
+    received = form.unpack(torch.stack(found))
     assert received.entries.tolist() == [7, 20_000_000, 11, 0] and received.failed == 1
-    assert torch.equal(received.directions, torch.cat([directions for directions, _ in factors]))
-    assert torch.equal(received.colours, 0.5 * torch.cat([colours for _, colours in factors]))
+    torch.testing.assert_close(received.directions, directions.flatten(0, 1), rtol=0, atol=1e-6)
+    assert torch.equal(received.directions[:, still:], directions.flatten(0, 1)[:, still:])
+    assert torch.equal(received.colours, 0.5 * colours.flatten(0, 1))

@@ -38,6 +38,17 @@ def placement_args(gaussians: SplitGaussians) -> PlacementArrays:
     return PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
 
 
+def view_directions(
+    means: Tensor,  # [N, 3] world, where they are of static Gaussians
+    eyes: Tensor,  # [V, 3] world
+    blocks: Tensor,  # [1 + blocks] int32 as by visible_blocks
+    still: int,  # so many of the first Gaussians are static
+    directions: Tensor,  # [V, N, 3]
+) -> None:
+    """Writes unit vectors from each eye to the static Gaussians of these blocks, as view_colour_rank1 has them. On CUDA alone."""
+    torch.ops.nurec_lite.view_directions(means, eyes, blocks, still, directions)
+
+
 def register() -> None:
     torch.library.register_autograd("nurec_lite::view_colour", _colour_gradients, setup_context=_keep_seen)
     torch.library.register_autograd("nurec_lite::view_colour_backward", no_second_gradients)

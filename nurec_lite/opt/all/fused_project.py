@@ -54,13 +54,14 @@ def unavailable(stages: Stages) -> str | None:
 
 
 @dataclass(frozen=True)
-class SentBlocks:
-    """Messages of several ranks, as a list of blocks with a capacity."""
+class Sent:
+    """A part of the messages of several ranks, as a list with a capacity."""
 
     kind: str
 
 
-SENT = SentBlocks("blocks of images"), SentBlocks("blocks of images and sweeps")  # a sweep sees more
+BLOCKS = Sent("blocks of images"), Sent("blocks of images and sweeps")  # a sweep sees more
+DIRECTIONS = Sent("moving Gaussians")
 
 
 class OnePass:
@@ -155,7 +156,7 @@ class OnePass:
     def _gathered(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
         times = torch.stack([view.moment() for view in views])
         blocks = self._find_blocks(scene, views)
-        sent = () if blocks is None or self._exchange is None else (self._sent(blocks, views),)
+        sent = () if blocks is None or self._exchange is None else self._sent(scene, blocks, views)
         with span("activate"):
             values = backward_epilogue.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
         with span("collect"):
@@ -180,21 +181,32 @@ class OnePass:
         self._state.visible_blocks = blocks
         return blocks
 
-    def _sent(self, blocks: Tensor, views: Sequence[AnyView]) -> ListUse:
-        """The use of messages by these blocks. Messages hold all blocks until it is known how many steps need."""
-        assert self._state is not None
-        sent = SENT[any(isinstance(view, LidarView) for view in views)]
-        capacity = self.capacity(sent, len(blocks) - 1)
-        self._state.blocks_sent, needed = capacity, blocks[:1].long()
-        return ListUse(sent.kind, capacity, needed, overflow_of(needed, capacity))
+    def _sent(self, scene: Scene, blocks: Tensor, views: Sequence[AnyView]) -> tuple[ListUse, ...]:
+        """The use of messages by these blocks, and by directions. Messages hold all until it is known how many steps need."""
+        state, most = self._state, len(scene.gaussians)
+        assert state is not None
+        of_blocks = BLOCKS[any(isinstance(view, LidarView) for view in views)]
+        state.blocks_sent = self.capacity(of_blocks, len(blocks) - 1)
+        state.directions_sent = self.capacity(DIRECTIONS, most)
+        moving = self._collect.count_moving(scene)
+        return used(of_blocks, state.blocks_sent, blocks[:1].long()), used(DIRECTIONS, state.directions_sent, moving)
 
     def capacity(
         self,
-        sent: SentBlocks,
-        most: int,  # blocks of the store
+        sent: Sent,
+        most: int,  # blocks or Gaussians of the store
     ) -> int:
         known = self._capacity(sent)
         return most if known is None else min(known, most)
+
+    def capacities(self, scene: Scene) -> tuple[int, ...]:
+        """Capacities of all parts."""
+        of_blocks = (self.capacity(sent, count_blocks(scene.gaussians)) for sent in BLOCKS)
+        return *of_blocks, self.capacity(DIRECTIONS, len(scene.gaussians))
+
+
+def used(sent: Sent, capacity: int, needed: Tensor) -> ListUse:
+    return ListUse(sent.kind, capacity, needed, overflow_of(needed, capacity))
 
 
 @dataclass(frozen=True)
@@ -209,7 +221,7 @@ class _Gathering:
 
     def graph_key(self, scene: Scene) -> tuple[int, ...]:
         self.one.follow(scene)
-        return tuple(self.one.capacity(sent, count_blocks(scene.gaussians)) for sent in SENT)
+        return self.one.capacities(scene)
 
     def forbids_inplace_relocation(self, scene: Scene, node: Tensor) -> Tensor:
         return torch.zeros((), dtype=torch.bool, device=node.device)

@@ -169,9 +169,10 @@ class Store:
         return placed.images[0] if placed.images else KeptSweep(placed.sweeps[0], ends)
 
     def _placed(self, shots: Shots, grouped: bool = False) -> Shots:
-        """Copies shots to the device, done on return: any stream may read them, and the step's stream does not wait."""
+        """Copies shots to the device, done on return: any stream may read them, and the step's stream does not wait. The host waits once
+        for all tensors, since each wait lasts until the GPU gets to the copy."""
         with self._side.inside():
-            placed = shots.copied(lambda tensor: tensor.to(self.device, copy=True))
+            placed = shots.copied(lambda tensor: tensor.to(self.device, copy=True, non_blocking=True))
             if grouped:
                 placed = replace(placed, sweeps=tuple(replace(s, view=self._group_rays(s.view)) for s in placed.sweeps))
         self._side.finish()
