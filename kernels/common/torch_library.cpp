@@ -246,6 +246,8 @@ TORCH_LIBRARY(nurec_lite, m) {
     // back without factors. Blocks beyond the capacity are left out; all else stays as it is.
     m.def("pack_blocks(Tensor[] rows, Tensor blocks, float[] factors, Tensor(a!)[] packed) -> ()");
     m.def("unpack_blocks(Tensor[] packed, Tensor blocks, Tensor(a!)[] rows) -> ()");
+    // Sets rows of gradients [N, ...] to 0 where the gradient of the mean [N, 3] is 0, in the listed blocks.
+    m.def("drop_unseen(Tensor d_means, Tensor blocks, Tensor(a!)[] gradients) -> ()");
     // The simulator's street (simulate/street.h), as cameras and lidars see it. `world`: solids, kinds, boxes,
     // nodes, order, cars, reach; `motion`: rotations and positions of the sensor at S times, then those of owners.
     // `slots` [n]: index of the time. `tone` [8]: gains, offsets and noise as floats, hash; `first`: number of the

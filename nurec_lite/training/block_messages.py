@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.native.operators.visible_blocks import BLOCK, pack_blocks, unpack_blocks
 
 ALIGNED = 64  # numbers: each part of a message begins at such a place, so that kernels read it in vectors
@@ -41,8 +42,12 @@ class BlockRows:
     ) -> None:
         pack_blocks(rows, self._blocks, factors, self._parts(message))
 
-    def unpack(self, message: Tensor, rows: Sequence[Tensor]) -> None:
-        unpack_blocks(self._parts(message), self._blocks, rows)
+    def unpack(
+        self,
+        messages: Sequence[Tensor],
+        rows: Sequence[Tensor],  # of the first message, then of the next
+    ) -> None:
+        unpack_blocks([part for message in messages for part in self._parts(message)], self._blocks, rows)
 
     def _parts(self, message: Tensor) -> list[Tensor]:  # [capacity, width] each
         parts = message[: self.numbers].split([self._capacity * width for width in self._widths])
@@ -68,7 +73,7 @@ class BlockMessage:
         self._place = BlockRows([tuple(p.shape) for p in rows], blocks, capacity)
         numbers = [aligned(self._place.numbers), *(aligned(p.numel()) for p in self._others), ALIGNED]
         self.sent = parameters[0].new_empty(sum(numbers), requires_grad=False)
-        self._parts = self.sent.split(numbers)
+        self._parts, self._whole = self.sent.split(numbers), self.sent[numbers[0] :]
         self._work: Any = None  # under way
 
     def send(
@@ -78,22 +83,21 @@ class BlockMessage:
     ) -> None:
         if self._gradients:
             self._place.pack(self._gradients, [share] * len(self._gradients), self._parts[0])
-        for p, part in zip(self._others, self._parts[1:-1], strict=True):
-            assert p.grad is not None
-            torch.mul(p.grad, share, out=part[: p.numel()].view(p.shape))
-        self._parts[-1].fill_(0.0)
-        if failed is not None:
-            self._parts[-1][0].copy_(failed)
+        whole = [p.grad.detach() for p in self._others if p.grad is not None]
+        flag = self._parts[-1].new_zeros(()) if failed is None else failed
+        places = [part[: each.numel()] for part, each in zip(self._parts[1:-1], whole, strict=True)]
+        multi_tensor_copy(zip([*places, self._parts[-1][0]], [*whole, flag], strict=True))
+        self._whole *= share  # the flag, too, which is 0 or more
         self._work = torch.distributed.all_reduce(self.sent, async_op=True)
 
     def receive(self, failed: Tensor | None) -> Tensor | None:
-        """Gives every parameter the sum of its gradients. Returns whether the step of any rank failed, as `failed` has it."""
+        """Gives every parameter the sum of its gradients. Returns what is not 0 if the step of any rank failed, as `failed` is."""
         self._work.wait()
         if self._gradients:
-            self._place.unpack(self._parts[0], self._gradients)
+            self._place.unpack([self._parts[0]], self._gradients)
         for p, part in zip(self._others, self._parts[1:-1], strict=True):
             p.grad = part[: p.numel()].view(p.shape)
-        return None if failed is None else (self._parts[-1][0] > 0).to(failed.dtype)
+        return None if failed is None else self._parts[-1][0].clone()
 
 
 def _contiguous_grad(parameter: Tensor) -> Tensor:

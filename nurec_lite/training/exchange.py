@@ -17,7 +17,6 @@ Source: overlapping buckets of PyTorch DDP (Li et al. 2020); gathered factors: n
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -51,15 +50,13 @@ class Exchange:
         self._sweeps = True  # of the present step
         self._gathered = 0  # bytes of its first message
         self._bytes: dict[bool, int] = {}  # of the last step with sweeps and without, which the host ran or recorded
-        self.entries: Tensor | None = None  # [images of all ranks] int64, of their lists in the present step
 
     def around(self, inner: Learn) -> Learn:
-        """Wraps `learn`: notes whether a step has sweeps. On a GPU its report has the entries of all ranks."""
+        """Wraps `learn`: notes whether a step has sweeps."""
 
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-            self._sweeps, self.entries = bool(shots.sweeps), None
-            result = inner(stages, state, shots)
-            return with_entries(result, self.entries) if stages.device == "cuda" else result
+            self._sweeps = bool(shots.sweeps)
+            return inner(stages, state, shots)
 
         return learn
 
@@ -146,7 +143,7 @@ class Exchange:
         self._gathered = (self._ranks.size - 1) * message.nbytes
         received = form.unpack(found)
         whole = Rank1ShGrad(harmonics, received.directions, received.colours)
-        return whole, received.failed, received.entries.long()
+        return whole, received.failed, received.entries
 
     @property
     def bytes_a_step(self) -> int:
@@ -170,22 +167,10 @@ def form_of(state: TrainState, own: Rank1ShGrad) -> Factors:
 
 def entries_of(lists: Sequence[ListUse], device: torch.device) -> Tensor:
     """Returns the entries [len(lists)] int64 that the lists need."""
-    full = (
+    full = [
         torch.full((1,), listed.capacity, device=device) if listed.needed is None else listed.needed for listed in lists
-    )
-    return torch.cat(list(full))
-
-
-def with_entries(
-    result: StepResult,
-    entries: Tensor | None,  # [images of all ranks] int64
-) -> StepResult:
-    """Returns the result with the entries in its report, if there are both."""
-    if entries is None or result.report is None:
-        return result
-    assert isinstance(result.report, Tensor)
-    needed, failed = result.report.split([len(result.report) - 1, 1])
-    return replace(result, report=torch.cat([needed, entries, failed]))
+    ]
+    return full[0] if len(full) == 1 else torch.cat(full)
 
 
 def _same(some: list[Tensor], others: Iterable[Tensor]) -> bool:

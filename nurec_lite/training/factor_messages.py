@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.native.operators.view_colour import view_directions
 from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.training.block_messages import ALIGNED, BlockRows, aligned
@@ -22,7 +23,7 @@ class Received:
     directions: Tensor  # [R V, N, 3]
     colours: Tensor  # [R V, N, 3]
     failed: Tensor  # [] whether the step of any rank failed
-    entries: Tensor  # [R V] float32, of lists
+    entries: Tensor  # [R V] int64 of lists
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class WholeFactors:
         rows = found.flatten(0, 1)
         n = (rows.shape[1] - ALIGNED) // 6
         directions, colours = (rows[:, k * 3 * n : (k + 1) * 3 * n].unflatten(1, (n, 3)) for k in range(2))
-        return Received(directions, colours, rows[:, 6 * n].max(), rows[:, -1])
+        return Received(directions, colours, rows[:, 6 * n].max(), rows[:, -1].long())
 
 
 @dataclass(frozen=True)
@@ -80,18 +81,20 @@ class BlockFactors:
         own: Rank1ShGrad,
         share: float,
         failed: Tensor | None,  # []
-        entries: Tensor,  # [V] of lists, 4 V < ALIGNED
+        entries: Tensor,  # [V] int64 of lists, 5 V < ALIGNED
     ) -> Tensor:
         """The message, in one row."""
         assert own.eyes is not None
         message = own.colours.new_empty(sum(self._lengths))
         colours, directions, end = message.split(self._lengths)
         self._place.pack([*own.colours.detach()], [share] * self.views, colours)
-        moving = own.directions[:, self._still :].flatten()
-        directions[: len(moving)] = moving
-        end[:] = 0 if failed is None else failed
-        end[1 : 1 + 3 * self.views] = own.eyes.flatten()
-        end[-self.views :] = entries
+        moving = zip(self._moving(directions), own.directions, strict=True)
+        pairs = [(place, each[self._still :]) for place, each in moving]
+        pairs += [(end[1 : 1 + 3 * self.views], own.eyes), (end[-2 * self.views :], entries)]
+        if failed is None:
+            multi_tensor_copy(pairs, end[:1], [0.0])
+        else:
+            multi_tensor_copy([*pairs, (end[0], failed)])
         return message
 
     def unpack(
@@ -100,14 +103,25 @@ class BlockFactors:
     ) -> Received:
         views = len(found) * self.views
         directions, colours = (found.new_empty(views, len(self.means), 3) for _ in range(2))
-        for rank, message in enumerate(found):
-            self._place.unpack(message, [*colours[rank * self.views : (rank + 1) * self.views]])
-        _, moving, end = found.split(self._lengths, 1)
-        directions[:, self._still :] = moving[:, : 3 * self.views * self.moving].reshape(views, self.moving, 3)
+        sent, moving, end = found.split(self._lengths, 1)
+        self._place.unpack([*sent], [*colours])
+        directions[:, self._still :] = self._moving(moving).flatten(0, 1)
         eyes = end[:, 1 : 1 + 3 * self.views].reshape(views, 3).contiguous()
         view_directions(self.means, eyes, self.blocks, self._still, directions)
-        return Received(directions, colours, end[:, 0].max(), end[:, -self.views :].flatten())
+        return Received(directions, colours, end[:, 0].max(), _as_int64(end[:, -2 * self.views :]))
+
+    def _moving(
+        self,
+        directions: Tensor,  # [..., numbers] of a message
+    ) -> Tensor:  # [..., V, moving, 3]
+        return directions[..., : 3 * self.views * self.moving].unflatten(-1, (self.views, self.moving, 3))
 
     @property
     def _still(self) -> int:
         return len(self.means) - self.moving
+
+
+def _as_int64(
+    numbers: Tensor,  # [R, 2 V] whose bytes are integers
+) -> Tensor:  # [R V] int64
+    return numbers.contiguous().view(torch.int64).flatten()

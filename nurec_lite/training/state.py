@@ -52,6 +52,8 @@ class TrainState:
     # None: lists are as long as they need
     failed: Tensor | None = None
     image_lists: tuple["ListUse", ...] = ()  # of the present step
+    # [images of all ranks] int64 of the present step: entries of the lists of each, for its report. None: nobody asks for them
+    entries: Tensor | None = None
     # [1 + blocks] int32 of the present step, as nurec_lite.native.operators.visible_blocks has them: others stay as they are.
     # None: all count
     visible_blocks: Tensor | None = None

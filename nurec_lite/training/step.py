@@ -63,7 +63,7 @@ def fetch(stages: Stages, state: TrainState) -> Shots:
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
     assert state.lr_and_noise is not None
-    state.lr_and_noise = stages.feed.upload(state.lr_and_noise, state.device)
+    state.lr_and_noise, state.entries = stages.feed.upload(state.lr_and_noise, state.device), None
     with stages.streams.fork(state.device):
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         state.image_lists = rendered.lists[: len(shots.images)]
@@ -83,13 +83,16 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     with span("noise"):
         stages.update.noise(state)
     figures = Figures.of(terms, mean(errors) if errors else None, state.failed)
-    return StepResult(figures, rendered.lists, _report(rendered.lists, state.failed))
+    return StepResult(figures, rendered.lists, _report(rendered.lists, state))
 
 
-def _report(lists: tuple[ListUse, ...], failed: Tensor | None) -> Tensor | None:
+def _report(lists: tuple[ListUse, ...], state: TrainState) -> Tensor | None:
     """Report of a step as in StepResult."""
+    if state.failed is None:
+        return None
     needed = [listed.needed for listed in lists if listed.needed is not None]
-    return None if failed is None else torch.cat([*needed, failed.ne(0).to(torch.int64)[None]])
+    entries = [] if state.entries is None else [state.entries]
+    return torch.cat([*needed, *entries, state.failed.ne(0).to(torch.int64)[None]])
 
 
 def render(

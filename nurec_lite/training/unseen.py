@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.state import TrainState
@@ -43,13 +44,18 @@ def is_long(state: TrainState) -> bool:
 @torch.no_grad()
 def keep_unseen(state: TrainState) -> None:
     """Drops gradients of unseen Gaussians, between the backward pass and the update: no view saw one whose mean has no gradient."""
-    gaussians = state.scene.gaussians
-    if gaussians.means.grad is None or not is_long(state):
+    d_means = state.scene.gaussians.means.grad
+    if d_means is None or not is_long(state):
         return
-    seen = (gaussians.means.grad != 0).any(-1)  # [N]
-    for parameter in (gaussians.opacity_logits, gaussians.log_scales, gaussians.lidar_logits):
-        if parameter.grad is not None:
-            parameter.grad.mul_(seen.view(-1, *(1 for _ in parameter.shape[1:])))
+    seen = (d_means != 0).any(-1)  # [N]
+    for gradient in regularised(state.scene.gaussians):
+        gradient.mul_(seen.view(-1, *(1 for _ in gradient.shape[1:])))
+
+
+def regularised(gaussians: Gaussians) -> list[Tensor]:
+    """Gradients of the parameters that regularisers move."""
+    parameters = gaussians.opacity_logits, gaussians.log_scales, gaussians.lidar_logits
+    return [p.grad for p in parameters if p.grad is not None]
 
 
 def sparse_parameters(state: TrainState) -> tuple[str, ...]:

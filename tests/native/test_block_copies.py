@@ -9,7 +9,7 @@ from parity import DEVICES
 from torch import Tensor
 from warp_tile_scenes import driven
 
-from nurec_lite.native.operators.visible_blocks import BLOCK, pack_blocks, unpack_blocks
+from nurec_lite.native.operators.visible_blocks import BLOCK, drop_unseen, pack_blocks, unpack_blocks
 
 SHAPES = ((3,), (4,), (), (1, 3), (15, 3))  # of a row
 
@@ -90,3 +90,25 @@ def test_blocks_that_any_rank_sees_lose_their_spheres(n: int, device: torch.devi
     found = torch.ops.nurec_lite.list_visible_blocks(visible, spheres)
     assert flags_of(found).equal(flags)
     assert (spheres[:, 3] < 0).equal(flags) and (spheres[:, :3] == 1).all()
+
+
+@pytest.mark.parametrize("n", [1, 256, 257, 9 * BLOCK + 7])
+def test_gradients_of_unseen_gaussians_are_dropped_in_listed_blocks(n: int, device: torch.device) -> None:
+    """A mean with any gradient is seen, also with one that is not finite."""
+    d_means, flags = rows_of(n, device, 3)[0], some_blocks(n, device)
+    d_means[::3] = 0
+    d_means[1::5, :2] = 0
+    d_means[2::7, 1] = torch.nan
+    gradients = rows_of(n, device, 4)[:4]
+    kept = (d_means != 0).any(-1) | ~flags.repeat_interleave(BLOCK)[:n]
+    wanted = [torch.where(kept.view(-1, *[1] * (t.dim() - 1)), t, 0.0) for t in gradients]
+    drop_unseen(d_means, listed(flags), gradients)
+    assert all(found.equal(own) for found, own in zip(gradients, wanted, strict=True))
+
+
+def test_gradients_that_do_not_fit_are_refused(device: torch.device) -> None:
+    d_means, blocks = torch.zeros(7, 3, device=device), listed(torch.tensor([True], device=device))
+    check_schema(torch.ops.nurec_lite.drop_unseen.default, (d_means, blocks, [torch.rand(7, device=device)]))
+    for gradients, words in (([], "number of gradients"), ([torch.zeros(6, 3, device=device)], "with 7 rows")):
+        with pytest.raises(ValueError, match=words):
+            drop_unseen(d_means, blocks, gradients)

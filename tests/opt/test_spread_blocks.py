@@ -21,6 +21,7 @@ from warp_tile_scenes import driven
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.ranks import Ranks, begin
+from nurec_lite.native import ops
 from nurec_lite.native.bind import native_stages
 from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.training import unseen
@@ -150,6 +151,7 @@ def test_ranks_join_their_flags(tmp_path: Path) -> None:
 
 def test_a_message_without_gradients_of_gaussians_has_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of the sky, say. A rank alone receives its own message."""
+    ops.load()
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda array, async_op: Sent())
     sky, means = (torch.ones(n, 3, requires_grad=True) for n in (5, 300))
     sky.grad = torch.full_like(sky, 4.0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of consecutive Gaussians of the store with one that a view may see, lists of them, and copies of their rows. On CUDA alone."""
+"""Blocks of consecutive Gaussians of the store with one that a view may see, lists of them, and copies and gradients of their rows. On
+CUDA alone."""
 
 from collections.abc import Callable, Sequence
 
@@ -100,3 +101,12 @@ def pack_blocks(
 def unpack_blocks(packed: Sequence[Tensor], blocks: Tensor, rows: Sequence[Tensor]) -> None:
     """Copies rows back to their blocks; rows of other blocks stay as they are."""
     torch.ops.nurec_lite.unpack_blocks(list(packed), blocks, list(rows))
+
+
+def drop_unseen(
+    d_means: Tensor,  # [N, 3] gradients of means
+    blocks: Tensor,  # [1 + blocks] int32 as by visible_blocks
+    gradients: Sequence[Tensor],  # [N, ...] float32 each, 1 to 4
+) -> None:
+    """Sets rows of the listed blocks to 0 where the gradient of the mean is 0; rows of other blocks stay as they are."""
+    torch.ops.nurec_lite.drop_unseen(d_means, blocks, list(gradients))

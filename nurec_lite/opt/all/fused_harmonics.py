@@ -88,7 +88,8 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
         form = form_of(state, own)
         inputs = form, own, state.failed, state.image_lists
         message = stages.streams.run(IMAGES, exchange.packed, *inputs)
-        whole, exchange.entries = stages.streams.run(HARMONICS, exchanged, form, own.harmonics, message)
+        whole, entries = stages.streams.run(HARMONICS, exchanged, form, own.harmonics, message)
+        state.entries = entries if stages.device == "cuda" else None  # CPUs keep the order of the seed
         return whole
 
     return begun

@@ -31,7 +31,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
 from nurec_lite.native import backward_epilogue, ops
 from nurec_lite.native.deferred_backward import with_grad_slot
-from nurec_lite.native.operators.visible_blocks import BlockSpheres, count_blocks, visible_blocks
+from nurec_lite.native.operators.visible_blocks import BlockSpheres, count_blocks, drop_unseen, visible_blocks
 from nurec_lite.opt.all import fused_activate
 from nurec_lite.opt.all.fused_adam import FusedAdam
 from nurec_lite.opt.post.fused_interp import FusedCollect, Posed
@@ -40,9 +40,9 @@ from nurec_lite.splat.views import LidarView
 from nurec_lite.training.exchange import Exchange
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stage_protocols import Regularisers, UpdateState
-from nurec_lite.training.stages import AnyView, Gather, Learn, Stages, without_gpu
+from nurec_lite.training.stages import LISTS, AnyView, Gather, Learn, Stages, without_gpu
 from nurec_lite.training.state import Gathered, ListUse, StepResult, TrainState, overflow_of
-from nurec_lite.training.unseen import is_long
+from nurec_lite.training.unseen import is_long, regularised
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("warp_cull", "fused_interp", "collect_once")
@@ -110,8 +110,13 @@ class OnePass:
 
     def keep_unseen(self, inner: UpdateState) -> UpdateState:
         def keep_unseen(state: TrainState) -> None:
-            if not self._seen_only:
+            if self._seen_only:
+                return
+            gaussians, blocks = state.scene.gaussians, state.visible_blocks
+            if blocks is None or gaussians.means.grad is None:
                 inner(state)
+            else:
+                drop_unseen(gaussians.means.grad, blocks, regularised(gaussians))
 
         return keep_unseen
 
@@ -156,7 +161,7 @@ class OnePass:
     def _gathered(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
         times = torch.stack([view.moment() for view in views])
         blocks = self._find_blocks(scene, views)
-        sent = () if blocks is None or self._exchange is None else self._sent(scene, blocks, views)
+        sent = () if blocks is None or self._exchange is None else self._sent(stages, scene, blocks, views)
         with span("activate"):
             values = backward_epilogue.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
         with span("collect"):
@@ -181,15 +186,16 @@ class OnePass:
         self._state.visible_blocks = blocks
         return blocks
 
-    def _sent(self, scene: Scene, blocks: Tensor, views: Sequence[AnyView]) -> tuple[ListUse, ...]:
+    def _sent(self, stages: Stages, scene: Scene, blocks: Tensor, views: Sequence[AnyView]) -> tuple[ListUse, ListUse]:
         """The use of messages by these blocks, and by directions. Messages hold all until it is known how many steps need."""
         state, most = self._state, len(scene.gaussians)
         assert state is not None
         of_blocks = BLOCKS[any(isinstance(view, LidarView) for view in views)]
         state.blocks_sent = self.capacity(of_blocks, len(blocks) - 1)
         state.directions_sent = self.capacity(DIRECTIONS, most)
-        moving = self._collect.count_moving(scene)
-        return used(of_blocks, state.blocks_sent, blocks[:1].long()), used(DIRECTIONS, state.directions_sent, moving)
+        found = partial(used, of_blocks, state.blocks_sent), partial(used, DIRECTIONS, state.directions_sent)
+        first, run = self._collect.first_moving(scene), stages.streams.run
+        return run(LISTS, lambda n: found[0](n[:1].long()), blocks), run(LISTS, lambda n: found[1](most - n), first)
 
     def capacity(
         self,

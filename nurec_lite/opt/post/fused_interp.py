@@ -108,10 +108,10 @@ class FusedCollect:
         self._remember(scene)
         return self._still or 0
 
-    def count_moving(self, scene: Scene) -> Tensor:  # [1] int64
-        """How many rows come after the background's."""
+    def first_moving(self, scene: Scene) -> Tensor:  # [1] int64
+        """The first row after the background's."""
         self._remember(scene)
-        return len(self._node) - self._begins[1:2]
+        return self._begins[1:2]
 
     def moving(self, scene: Scene, times: Tensor) -> Moving:  # [Q] float64, seconds
         """The Gaussians that move, and their tracks."""
