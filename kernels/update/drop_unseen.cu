@@ -11,8 +11,9 @@ __global__ void __launch_bounds__(THREADS) drop_unseen_kernel(UnseenGradients p)
     for_visible_blocks(p.blocks, p.n, [&](int64_t begin) {
         int64_t const i = begin + threadIdx.x;
         if (i >= p.n || is_some(load3(p.d_means, i))) return;
-        for (int k = 0; k < p.count; ++k)
-            for (int c = 0; c < p.widths[k]; ++c) p.gradients[k][p.widths[k] * i + c] = 0;
+#pragma unroll
+        for (int k = 0; k < MAX_UNSEEN_GRADIENTS; ++k)
+            for (int c = 0; k < p.count && c < p.widths[k]; ++c) p.gradients[k][p.widths[k] * i + c] = 0;
     });
 }
 

@@ -91,7 +91,7 @@ class BlockMessage:
         self._work = torch.distributed.all_reduce(self.sent, async_op=True)
 
     def receive(self, failed: Tensor | None) -> Tensor | None:
-        """Gives every parameter the sum of its gradients. Returns what is not 0 if the step of any rank failed, as `failed` is."""
+        """Gives every parameter the sum of its gradients. Returns the flag of a failed step, of any rank: not 0 then."""
         self._work.wait()
         if self._gradients:
             self._place.unpack([self._parts[0]], self._gradients)
