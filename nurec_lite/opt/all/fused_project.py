@@ -193,9 +193,15 @@ class OnePass:
         of_blocks = BLOCKS[any(isinstance(view, LidarView) for view in views)]
         state.blocks_sent = self.capacity(of_blocks, len(blocks) - 1)
         state.directions_sent = self.capacity(DIRECTIONS, most)
-        found = partial(used, of_blocks, state.blocks_sent), partial(used, DIRECTIONS, state.directions_sent)
-        first, run = self._collect.first_moving(scene), stages.streams.run
-        return run(LISTS, lambda n: found[0](n[:1].long()), blocks), run(LISTS, lambda n: found[1](most - n), first)
+
+        def by_blocks(listed: Tensor) -> ListUse:
+            return used(of_blocks, state.blocks_sent, listed[:1].long())
+
+        def by_directions(first: Tensor) -> ListUse:
+            return used(DIRECTIONS, state.directions_sent, most - first)
+
+        run = stages.streams.run
+        return run(LISTS, by_blocks, blocks), run(LISTS, by_directions, self._collect.first_moving(scene))
 
     def capacity(
         self,
@@ -211,7 +217,11 @@ class OnePass:
         return *of_blocks, self.capacity(DIRECTIONS, len(scene.gaussians))
 
 
-def used(sent: Sent, capacity: int, needed: Tensor) -> ListUse:
+def used(
+    sent: Sent,
+    capacity: int,
+    needed: Tensor,  # [1] int64
+) -> ListUse:
     return ListUse(sent.kind, capacity, needed, overflow_of(needed, capacity))
 
 
