@@ -179,10 +179,12 @@ def _run(config: Config, content: dict[str, Any] | None, source: Capture | None)
                 end_first_scene()
             with span("first scene"):
                 state = _made(stages, config, capture, device, content, digest)
-            state.accept, state.checked = partial(accept, state, checks), checks.ended
-            if not begins_unchecked(state):
-                state.end_checks()
+            unchecked = begins_unchecked(state)
+            if not unchecked:
+                accept(state, checks)
         state = _shared(state)
+        if unchecked:
+            state.accept, state.checked = partial(accept, state, checks), checks.ended
         _say(state)
         results = _trained(stages, state, checks, left_out)
     if results is None:

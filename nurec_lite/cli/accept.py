@@ -20,10 +20,9 @@ log = logging.getLogger("nurec_lite")
 
 
 def begins_unchecked(state: TrainState) -> bool:
-    """Whether training begins while the checks go on. A run that replaces or continues another one waits for them, and so do several
-    ranks, as the first one checks for all."""
+    """Whether training begins while the checks go on. A run that replaces or continues another one waits for them."""
     anew = state.config.train.resume is None and not state.config.train.overwrite
-    return anew and state.device.type == "cuda" and present().size == 1
+    return anew and state.device.type == "cuda"
 
 
 def accept(state: TrainState, checks: BegunChecks) -> None:

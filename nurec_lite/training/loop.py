@@ -62,11 +62,10 @@ def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, 
     state.watch.look(state.step, state.optimizer)
     while True:
         unsaved = time.monotonic() - saved if state.step > saved_step else 0.0
-        progress, stopped, due = ranks.agree(*_wishes(state, ranks, stop, unsaved))
+        progress, stopped, due, judged = ranks.agree(*_wishes(state, ranks, stop, unsaved))
         stop.asked = stop.asked or bool(stopped)
-        if state.accept is not None and (_awaits_checks(state) or progress >= 1 or stopped or due):
-            complete_steps(stages, state)
-            state.end_checks()
+        if state.accept is not None and (judged or progress >= 1 or stopped or due):
+            _judge(stages, state)
         if due:
             complete_steps(stages, state)
             _save_or_later(state, checkpoint)
@@ -81,7 +80,17 @@ def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, 
 
 def _awaits_checks(state: TrainState) -> bool:
     """Whether the run takes the verdict of the checks now, and waits for it if they have not ended."""
+    if state.accept is None:
+        return False
     return state.checked() if state.config.train.steps is None else state.step >= UNCHECKED
+
+
+def _judge(stages: Stages, state: TrainState) -> None:
+    """Takes the verdict. The first rank checks for all: the others take over the corrections of cameras that it has found."""
+    complete_steps(stages, state)
+    state.end_checks()
+    if state.scene.calibration is not None:
+        present().broadcast(p.detach() for p in state.scene.calibration.parameters().values())
 
 
 def _wishes(
@@ -89,13 +98,16 @@ def _wishes(
     ranks: Ranks,
     stop: StopWish,
     unsaved: float,  # seconds since the last checkpoint; 0 without a step since then
-) -> tuple[float, float, float]:  # progress, whether to stop, whether to save
-    """Wishes of a rank for the next step: the first rank's clock counts, and any rank can stop all of them."""
+) -> tuple[
+    float, float, float, float
+]:  # progress, whether to stop, whether to save, whether to take the verdict of the checks
+    """Wishes of a rank for the next step: the first rank's clock and checks count, and any rank can stop all of them."""
     stopped = float(stop.asked or ranks.orphaned)
     if not ranks.first:
-        return 0.0, stopped, 0.0
+        return 0.0, stopped, 0.0, 0.0
     budget = state.config.train
-    return spent(budget, state.step, state.seconds), stopped, float(unsaved > budget.checkpoint_seconds)
+    due, judged = unsaved > budget.checkpoint_seconds, _awaits_checks(state)
+    return spent(budget, state.step, state.seconds), stopped, float(due), float(judged)
 
 
 def _way_on(checkpoint: Path) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several ranks train one scene: the same result as one process with that batch, also across resumes, and an end of all if one ends."""
 
+import math
 import os
 import signal
 import time
@@ -22,9 +23,13 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.place import Place
 from nurec_lite.base.ranks import Ranks, begin
+from nurec_lite.capture.checks.starts import Start
+from nurec_lite.capture.types import CaptureError
 from nurec_lite.cli.command import mended
 from nurec_lite.config import Config
 from nurec_lite.opt.post.no_sync import NoSync
+from nurec_lite.scene.calibration import add_starts
+from nurec_lite.training import loop
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import train
@@ -166,6 +171,49 @@ def test_gradients_that_nobody_writes_are_not_sent() -> None:
     _WithoutGradient.apply(x, *parameters).sum().backward()
     assert x.grad is not None and message.work is None and not message.wanted
     message.close()
+
+
+# ---- the verdict of the checks
+
+
+def judged(rank: int, out: Path, wrong: bool) -> tuple[list[int], Any]:
+    """Steps after which this rank took the verdict, which the first one has, and the cameras' rotations at the end."""
+    ranks, made, seen = begin("cpu"), config(6), list[int]()
+    made = replace(made, model=replace(made.model, calibrate=True))
+    stages = spread(build_stages(made.opt, exchanging(reference_stages(), ranks)), ranks)
+    state = with_scene_of_first(make_state(made, tiny_capture(), CPU, None, stages.feed.frames), ranks)
+    known = state.scene.calibration
+    assert known is not None
+
+    def accept() -> None:
+        seen.append(state.step)
+        if ranks.first and wrong:
+            raise CaptureError("the clocks of two sensors differ by 80 ms")
+        if ranks.first:
+            add_starts(known, {known.cameras[0]: Start(2.0, 0.03)})
+
+    state.accept = accept
+    with mended("train"):
+        train(stages, state, out / "checkpoint.pt")
+    ranks.leave()
+    return seen, known.camera_rotations.detach().numpy()
+
+
+def test_ranks_begin_while_the_first_one_checks_the_capture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All take the verdict after the same step, and the corrections of cameras that come with it."""
+    monkeypatch.setattr(loop, "UNCHECKED", 3)
+    found = Started(2, partial(judged, out=tmp_path, wrong=False), tmp_path / "said.txt").results()
+    (first, rotations), (second, others) = found
+    assert first == second == [3] and (rotations == others).all()
+    assert math.degrees(-float(others[0, 1])) == pytest.approx(2.0, abs=0.5)
+
+
+def test_ranks_end_where_the_first_one_finds_the_capture_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(loop, "UNCHECKED", 3)
+    ranks = Started(2, partial(judged, out=tmp_path, wrong=True), tmp_path / "said.txt")
+    codes, said = ranks.codes(), ranks.said.read_text()
+    assert codes == [2, 2] and not (tmp_path / "checkpoint.pt").exists()
+    assert said.count("error") == 1 and "clocks of two sensors" in said, said
 
 
 # ---- resumes, and ends
