@@ -177,7 +177,7 @@ def test_gradients_that_nobody_writes_are_not_sent() -> None:
 
 
 def judged(rank: int, out: Path, wrong: bool) -> tuple[list[int], Any]:
-    """Steps after which this rank took the verdict, which the first one has, and the cameras' rotations at the end."""
+    """The step of this rank's verdict, and the cameras' rotations at the end. The first rank has checked for all."""
     ranks, made, seen = begin("cpu"), config(6), list[int]()
     made = replace(made, model=replace(made.model, calibrate=True))
     stages = spread(build_stages(made.opt, exchanging(reference_stages(), ranks)), ranks)
