@@ -10,20 +10,24 @@ import pytest
 import torch
 from stepping import cramped, steps
 from tiny_capture import tiny_capture, tiny_state
+from torch import Tensor
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.ranks import Ranks
+from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.opt.all import resident
+from nurec_lite.opt.all.fused_harmonics import after_exchange
 from nurec_lite.training import partners
 from nurec_lite.training.broken import seen
-from nurec_lite.training.exchange import Exchange, entries_of, with_entries
+from nurec_lite.training.exchange import Exchange, entries_of
 from nurec_lite.training.order import Order
 from nurec_lite.training.partners import WINDOW, estimated
 from nurec_lite.training.resident_frames import smallest_window
-from nurec_lite.training.shots import ShotPlan, Shots
+from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.state import ListUse, StepResult, TrainState
+from nurec_lite.training.state import ListUse, TrainState
+from nurec_lite.training.step import _report
 
 CPU = torch.device("cpu")
 
@@ -219,13 +223,14 @@ def stages_with_entries(calls: list[int]) -> Stages:
     """Stages with entries of images in their reports: the number of the call, and 100 more for the second rank."""
 
     def told(inner: Any) -> Any:
-        def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        def reduce(state: TrainState) -> None:
             calls.append(state.step)
-            return with_entries(inner(stages, state, shots), torch.tensor([len(calls), 100 + len(calls)]))
+            state.entries = torch.tensor([len(calls), 100 + len(calls)])
+            inner(state)
 
-        return learn
+        return reduce
 
-    base = base_stages("native", CPU).wrap(learn=told)
+    base = base_stages("native", CPU).wrap(reduce=told)
     names = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_range")
     return build_stages({name: parameters_of(name) for name in names}, base)
 
@@ -242,24 +247,29 @@ def test_entries_come_with_reports_and_those_of_failed_steps_do_not_count() -> N
     assert state.plan.partners.entries == wanted
 
 
-def test_a_report_without_entries_stays() -> None:
-    result = with_entries(StepResult(None, report=torch.tensor([5, 0])), None)  # type: ignore[arg-type]
-    assert result.report is not None and torch.equal(result.report, torch.tensor([5, 0]))  # type: ignore[arg-type]
-    assert with_entries(StepResult(None), torch.tensor([1])).report is None  # type: ignore[arg-type]
+class Alone(Exchange):
+    """A rank that receives its own message."""
+
+    def packed(self, form: Any, own: Rank1ShGrad, failed: Tensor | None, lists: Any) -> Tensor:
+        return own.colours
+
+    def gather(
+        self, state: TrainState, form: Any, harmonics: Any, message: Tensor
+    ) -> tuple[Rank1ShGrad, Tensor, Tensor]:
+        return Rank1ShGrad(harmonics, message, message), torch.zeros(()), torch.tensor([7, 9])
 
 
-@pytest.mark.parametrize("device, wanted", [("cpu", [5, 0]), ("cuda", [5, 7, 9, 0])])
-def test_reports_have_entries_on_a_gpu_alone(device: str, wanted: list[int]) -> None:
-    exchange, state, told = Exchange(Ranks()), tiny_state(), [True, False]
-
-    def inner(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-        if told.pop(0):
-            exchange.entries = torch.tensor([7, 9])
-        return StepResult(None, report=torch.tensor([5, 0]))  # type: ignore[arg-type]
-
-    learn, stages = exchange.around(inner), replace(base_stages("native", CPU), device=device)
-    reports = [learn(stages, state, state.plan.load(0)).report for _ in range(2)]
-    assert [report.tolist() for report in reports] == [wanted, [5, 0]]  # type: ignore[union-attr]
+@pytest.mark.parametrize("device, wanted", [("cpu", None), ("cuda", [7, 9])])
+def test_reports_have_entries_on_a_gpu_alone(device: str, wanted: list[int] | None) -> None:
+    stages = build_stages({"fused_adam": parameters_of("fused_adam")}, base_stages("native", CPU))
+    state, none = tiny_state(), torch.empty(0)
+    update = after_exchange(replace(stages, device=device), state, Alone(Ranks()))
+    assert update is not None
+    update(Rank1ShGrad((none, none), torch.rand(1, 3, 3), torch.rand(1, 3, 3)))
+    assert (None if state.entries is None else state.entries.tolist()) == wanted
+    state.failed = torch.tensor(1.0)
+    report = _report((ListUse("camera", 70, torch.tensor([50]), torch.tensor(0.0)),), state)
+    assert report is not None and report.tolist() == [50, *(wanted or []), 1]
 
 
 def test_lists_without_a_capacity_hold_all_their_entries() -> None:
