@@ -73,7 +73,7 @@ class BlockMessage:
         self._place = BlockRows([tuple(p.shape) for p in rows], blocks, capacity)
         numbers = [aligned(self._place.numbers), *(aligned(p.numel()) for p in self._others), ALIGNED]
         self.sent = parameters[0].new_empty(sum(numbers), requires_grad=False)
-        self._parts, self._whole = self.sent.split(numbers), self.sent[numbers[0] :]
+        self._parts, self._rest = self.sent.split(numbers), self.sent[numbers[0] :]  # rest: all but rows of Gaussians
         self._work: Any = None  # under way
 
     def send(
@@ -84,10 +84,9 @@ class BlockMessage:
         if self._gradients:
             self._place.pack(self._gradients, [share] * len(self._gradients), self._parts[0])
         whole = [p.grad.detach() for p in self._others if p.grad is not None]
-        flag = self._parts[-1].new_zeros(()) if failed is None else failed
-        places = [part[: each.numel()] for part, each in zip(self._parts[1:-1], whole, strict=True)]
-        multi_tensor_copy(zip([*places, self._parts[-1][0]], [*whole, flag], strict=True))
-        self._whole *= share  # the flag, too, which is 0 or more
+        pairs = [(part[: each.numel()], each) for part, each in zip(self._parts[1:-1], whole, strict=True)]
+        multi_tensor_copy([*pairs, flagged(self._parts[-1], failed)])
+        self._rest *= share  # the flag, too, which is 0 or more
         self._work = torch.distributed.all_reduce(self.sent, async_op=True)
 
     def receive(self, failed: Tensor | None) -> Tensor | None:
@@ -98,6 +97,14 @@ class BlockMessage:
         for p, part in zip(self._others, self._parts[1:-1], strict=True):
             p.grad = part[: p.numel()].view(p.shape)
         return None if failed is None else self._parts[-1][0].clone()
+
+
+def flagged(
+    end: Tensor,  # [ALIGNED] of a message
+    failed: Tensor | None,  # []
+) -> tuple[Tensor, Tensor]:
+    """Place and value of the flag of a failed step, the first number of a message's end; 0 where steps have none."""
+    return end[0], end.new_zeros(()) if failed is None else failed
 
 
 def _contiguous_grad(parameter: Tensor) -> Tensor:

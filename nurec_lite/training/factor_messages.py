@@ -13,7 +13,7 @@ from torch import Tensor
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.native.operators.view_colour import view_directions
 from nurec_lite.native.rank1_sh import Rank1ShGrad
-from nurec_lite.training.block_messages import ALIGNED, BlockRows, aligned
+from nurec_lite.training.block_messages import ALIGNED, BlockRows, aligned, flagged
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,8 @@ class BlockFactors:
         self._place.pack([*own.colours.detach()], [share] * self.views, colours)
         moving = zip(self._moving(directions), own.directions, strict=True)
         pairs = [(place, each[self._still :]) for place, each in moving]
-        pairs += [(end[1 : 1 + 3 * self.views], own.eyes), (end[-2 * self.views :], entries)]
-        if failed is None:
-            multi_tensor_copy(pairs, end[:1], [0.0])
-        else:
-            multi_tensor_copy([*pairs, (end[0], failed)])
+        ends = flagged(end, failed), (end[1 : 1 + 3 * self.views], own.eyes), (end[-2 * self.views :], entries)
+        multi_tensor_copy([*pairs, *ends])
         return message
 
     def unpack(
@@ -108,7 +105,8 @@ class BlockFactors:
         directions[:, self._still :] = self._moving(moving).flatten(0, 1)
         eyes = end[:, 1 : 1 + 3 * self.views].reshape(views, 3).contiguous()
         view_directions(self.means, eyes, self.blocks, self._still, directions)
-        return Received(directions, colours, end[:, 0].max(), _as_int64(end[:, -2 * self.views :]))
+        entries = end[:, -2 * self.views :].contiguous().view(torch.int64)  # their bytes
+        return Received(directions, colours, end[:, 0].max(), entries.flatten())
 
     def _moving(
         self,
@@ -119,9 +117,3 @@ class BlockFactors:
     @property
     def _still(self) -> int:
         return len(self.means) - self.moving
-
-
-def _as_int64(
-    numbers: Tensor,  # [R, 2 V] whose bytes are integers
-) -> Tensor:  # [R V] int64
-    return numbers.contiguous().view(torch.int64).flatten()

@@ -98,10 +98,9 @@ def _wishes(
     ranks: Ranks,
     stop: StopWish,
     unsaved: float,  # seconds since the last checkpoint; 0 without a step since then
-) -> tuple[
-    float, float, float, float
-]:  # progress, whether to stop, whether to save, whether to take the verdict of the checks
-    """Wishes of a rank for the next step: the first rank's clock and checks count, and any rank can stop all of them."""
+) -> tuple[float, float, float, float]:
+    """Wishes of a rank for the next step: its progress, and whether to stop, to save, and to take the verdict of the checks. The first
+    rank's clock and checks count, and any rank can stop all of them."""
     stopped = float(stop.asked or ranks.orphaned)
     if not ranks.first:
         return 0.0, stopped, 0.0, 0.0

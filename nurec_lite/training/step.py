@@ -63,7 +63,8 @@ def fetch(stages: Stages, state: TrainState) -> Shots:
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
     assert state.lr_and_noise is not None
-    state.lr_and_noise, state.entries = stages.feed.upload(state.lr_and_noise, state.device), None
+    state.entries = None
+    state.lr_and_noise = stages.feed.upload(state.lr_and_noise, state.device)
     with stages.streams.fork(state.device):
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         state.image_lists = rendered.lists[: len(shots.images)]

@@ -114,11 +114,8 @@ def test_blocks_out_of_view_are_passed_by(bands: int, device: str) -> None:
 def test_directions_of_static_gaussians_follow_from_the_eye(still: int, device: str) -> None:
     """The backward pass stores the same. Rows of moving Gaussians, and rows out of the blocks, are not written."""
     driven(device)
-    g, eyes, flags = (
-        scene_of(630, 0, 4, device),
-        torch.stack([EYE, EYE + 3]).to(device),
-        torch.tensor([True, False, True]),
-    )
+    g, eyes = scene_of(630, 0, 4, device), torch.stack([EYE, EYE + 3]).to(device)
+    flags = torch.tensor([True, False, True])
     found = torch.full((2, 630, 3), torch.nan, device=device)
     view_directions(g.still_means, eyes, listed(flags.to(device)), still, found)
     rows = flags.repeat_interleave(BLOCK)[:630]

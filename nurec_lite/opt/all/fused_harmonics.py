@@ -89,7 +89,8 @@ def after_exchange(stages: Stages, state: TrainState, exchange: Exchange) -> Upd
         inputs = form, own, state.failed, state.image_lists
         message = stages.streams.run(IMAGES, exchange.packed, *inputs)
         whole, entries = stages.streams.run(HARMONICS, exchanged, form, own.harmonics, message)
-        state.entries = entries if stages.device == "cuda" else None  # CPUs keep the order of the seed
+        if stages.device == "cuda":  # CPUs keep the order of the seed
+            state.entries = entries
         return whole
 
     return begun
