@@ -9,7 +9,7 @@ import pytest
 from tiny_capture import tiny_capture, tiny_config
 
 from benchmarks.scaling import bench_scaling
-from benchmarks.scaling.bench_scaling import check_frames, distinct, keys, points
+from benchmarks.scaling.bench_scaling import check_frames, distinct, keys, points, step_ms
 from benchmarks.scaling.scaling_table import exponent, picture, table
 from nurec_lite.base.errors import UserError
 
@@ -55,6 +55,13 @@ def test_one_axis_varies_at_a_time() -> None:
     assert [axis for axis, _ in found] == ["frames"] * 2 + ["pixels"] * 3 + ["rays"] * 3 + ["gpus"] * 2
     assert found[3][1] == {"frames": 50, "pixels": 2, "rays": 20, "gaussians": 1000, "gpus": 1}
     assert "data.frames=[0,50]" in keys(found[3][1]) and "data.downscale=2" in keys(found[3][1])
+
+
+def test_a_step_is_the_mean_of_the_second_half() -> None:
+    """First steps wait for frames; some steps of a GPU begin at once, others after a wait."""
+    rows = "step,seconds,psnr\n1,2.0,\n40,5.0,17\n55,5.5,18\n100,5.6,\n"
+    assert step_ms(rows) == pytest.approx(1000 * 0.6 / 60)
+    assert step_ms("step,seconds\n1,0.25\n") == pytest.approx(250)
 
 
 def test_more_frames_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
