@@ -37,10 +37,33 @@ def block_mean(
     """Mean of each block of factor x factor pixels, halves rounded up, in integers, so that it is the same everywhere."""
     if factor == 1:
         return image
+    if image.device.type == "cpu":
+        return torch.from_numpy(_host_block_mean(image.numpy(), factor))
     h, w = image.shape[0] // factor, image.shape[1] // factor
     blocks = image[: h * factor, : w * factor].reshape(h, factor, w, factor, -1)
     total = blocks.sum(dim=(1, 3), dtype=torch.int32)  # half the time of int64
     return ((2 * total + factor * factor) // (2 * factor * factor)).to(torch.uint8)
+
+
+def _host_block_mean(image: Pixels, factor: int) -> Pixels:
+    """The same in a tenth of the time: torch adds slowly along dimensions as short as a block or a pixel."""
+    h, w, channels = image.shape[0] // factor, image.shape[1] // factor, image.shape[2]
+    rows = image[: h * factor, : w * factor].reshape(h, factor, w * factor * channels)
+    kind = np.uint16 if factor <= 16 else np.uint32  # 16 x 16 pixels of 255 fit
+    columns = _sum([rows[:, k] for k in range(factor)], kind).reshape(h * w, factor, channels)
+    means = np.empty((h * w, channels), kind)
+    for channel in range(channels):
+        means[:, channel] = _sum([columns[:, k, channel] for k in range(factor)], kind)
+    means += factor * factor // 2
+    means //= factor * factor
+    return means.astype(np.uint8).reshape(h, w, channels)
+
+
+def _sum(parts: list[Any], kind: type) -> Any:
+    total = np.add(parts[0], parts[1], dtype=kind)
+    for part in parts[2:]:
+        total += part
+    return total
 
 
 def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 3] uint8

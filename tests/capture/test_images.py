@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from broken_kitti import PNG, Damage, check, cut, folder, load, put, refusals
 from kitti_drive import DRIVE, write_drive
 from mutations import bounded_memory
 from PIL import Image
 
 from nurec_lite.capture import images
-from nurec_lite.capture.images import decode_image
+from nurec_lite.capture.images import block_mean, decode_image
 from nurec_lite.capture.types import Encoded
 
 
@@ -140,3 +141,18 @@ def test_a_jpeg_that_libjpeg_warns_of_is_read_as_pillow_reads_it(cut: float) -> 
     at = int(cut * len(whole.data))
     image = replace(whole, data=whole.data[:at] + b"\xff\xd9")
     assert np.array_equal(decode_image(image).numpy(), by_pillow(image))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("factor", [1, 2, 3, 5, 16, 17, 40])
+def test_a_block_becomes_its_mean_with_halves_rounded_up(factor: int, channels: int) -> None:
+    """Also of white pixels, with edges that fill no block, and of a part of an image."""
+    draw = torch.Generator().manual_seed(factor)
+    whole = torch.randint(0, 256, (2 * factor + factor // 2, 3 * factor + 1, channels + 1), generator=draw)
+    whole[:factor, :factor] = 255
+    part = whole.to(torch.uint8)[..., :channels]
+    blocks = part[: 2 * factor, : 3 * factor].double().reshape(2, factor, 3, factor, channels)
+    wanted = (blocks.mean(dim=(1, 3)) + 0.5).floor()
+    found = block_mean(part, factor)
+    assert found.dtype == torch.uint8 and found.shape[:2] == (part.shape[0] // factor, part.shape[1] // factor)
+    assert torch.equal(found[:2, :3].double(), wanted)
