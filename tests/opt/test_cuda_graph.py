@@ -23,7 +23,7 @@ from nurec_lite.base.timing import Timing
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.opt.all import cuda_graph
-from nurec_lite.opt.all.cuda_graph import CapturedStep, CudaGraph
+from nurec_lite.opt.all.cuda_graph import CapturedStep, CudaGraph, profiled
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.state import TrainState
 
@@ -256,7 +256,7 @@ def test_a_recording_without_a_plain_step_of_its_sizes_may_fail(
 
 @pytest.mark.usefixtures("stand_in")
 def test_ranges_are_timed_in_steps_between_those_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of twenty runs without it."""
+    """One of 19 runs without it."""
     config = tiny_config()
     config = replace(config, train=replace(config.train, timing=True), density=replace(config.density, every=1000))
     state, stages, timing = tiny_state(config), stages_of("cuda_graph"), Timing(CPU, warm_up=0)
@@ -268,6 +268,14 @@ def test_ranges_are_timed_in_steps_between_those_of_the_graph(monkeypatch: pytes
     assert launched["step/graph"].steps == launched["step"].steps == own(stages).launched - own(stages).recorded > 20
     assert "step/render_lidar" not in launched and between["step/render_lidar/blend"].steps >= 2
     assert launched["step"].steps + between["step"].steps < 45  # those that record are neither
+
+
+@pytest.mark.parametrize("lidar_every", range(2, 13))
+def test_steps_with_sweeps_are_among_those_that_are_timed(lidar_every: int) -> None:
+    """One of twenty left out all sweeps of a run with one in four steps."""
+    found = [step for step in range(6000) if profiled(step)]
+    assert {step % lidar_every for step in found} == set(range(lidar_every))
+    assert len(found) < 80  # of 6000: they take four times as long
 
 
 # ---- on a GPU

@@ -14,8 +14,8 @@ Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with
 Gain, code before and after, limits: docs/options/cuda_graph.md.
 Limits: on a GPU alone. A new image size (train.coarse) needs a new recording; old ones stay until others need their place or Gaussians
 are added. Losses and checkpoints are read outside of the graph. A relocation that adds Gaussians makes new tensors, so one step runs
-plainly, and others are recorded again; other relocations are a graph of their own and write in place. With train.timing=true one step of
-twenty runs without the graph, because a graph has no ranges inside. The recording holds its own memory in addition. Needs no_sync, since
+plainly, and others are recorded again; other relocations are a graph of their own and write in place. With train.timing=true some
+steps run without the graph, because a graph has no ranges inside. The recording holds its own memory in addition. Needs no_sync, since
 recorded work may not wait, and fused_adam, with its rates on the device. Class exact: the same kernels; sums have some more zeros.
 """
 
@@ -44,7 +44,9 @@ from nurec_lite.training.static_inputs import StaticInputs, ray_capacity_for
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
 MAX_GRAPHS = 32  # recordings that are kept: those of 16 cameras, with a sweep and without
-PROFILED_EVERY = 20  # with train.timing=true one step of so many runs without the graph
+# with train.timing=true one step of so many runs without the graph, before step 400 and after it, since it takes four times as long;
+# primes, so that steps with sweeps are among them
+PROFILED_EVERY = 19, 101
 log = logging.getLogger("nurec_lite")
 # images and lidars, capacities of rays, knowledge of the host, capacities of lists
 Key = tuple[tuple[tuple[Hashable, ...], tuple[Hashable, ...]], tuple[int, ...], Hashable, Hashable]
@@ -61,6 +63,12 @@ class CapturedStep:
     inputs: StaticInputs
     ran: bool = False  # once, as it is
     graph: CapturedGraph[StepResult] | None = None
+
+
+def profiled(step: int) -> bool:
+    """Whether a step runs without the graph for train.timing."""
+    every = PROFILED_EVERY[step >= 400]
+    return step % every == every - 1
 
 
 class CudaGraph:
@@ -87,9 +95,7 @@ class CudaGraph:
     def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         assert self._learn is not None
         self.steps += 1
-        ungraphed = (
-            state.config.train.timing and state.step % PROFILED_EVERY == PROFILED_EVERY - 1
-        )  # of its ranges, which a graph has not
+        ungraphed = state.config.train.timing and profiled(state.step)  # for its ranges, which a graph lacks
         key = None if self._off or ungraphed else self._key(stages, state, shots)
         if key is None:
             return self._learn(stages, state, shots)
