@@ -5,7 +5,8 @@
 
 Arguments are those of nurec_lite.train. Every point is a run of its own process. One axis varies at a time; the others keep their middle
 value, frames and GPUs their first. `step_ms` is the mean time of a step over the second half of a run, `start_s` the seconds outside of
-steps up to the checkpoint, `peak_bytes` the largest memory. Frames still come during the first steps: give enough --steps. `make figures` turns the report into the table of docs/scaling.md, and --picture draws it.
+steps up to the checkpoint, `peak_bytes` the largest memory. A run takes two passes over its images at least: steps of the first one
+wait for images that are still decoded. `make figures` turns the report into the table of docs/scaling.md, and --picture draws it.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -29,6 +30,7 @@ from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser
+from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
 from nurec_lite.readers import open_capture
 
@@ -97,9 +99,13 @@ def step_ms(history: str) -> float:
     return 1000 * (end - begin) / (last - half)
 
 
-def check_frames(config: Config, wanted: list[int]) -> None:
+def steps_of(point: dict[str, int], least: int, cameras: int) -> int:
+    """Steps of a run: two passes over its images at least."""
+    return max(least, 2 * cameras * point["frames"] // point["gpus"])
+
+
+def check_frames(capture: Capture, wanted: list[int]) -> None:
     """Refuses more frames than the capture has: all runs would have the same."""
-    capture = open_capture(config.data)
     found = len({*capture.moments.images, *capture.moments.sweeps})
     if max(wanted) > found:
         fewer = " ".join(str(max(2, found // part)) for part in (1, 2, 4))
@@ -118,12 +124,15 @@ def distinct(rows: list[Report]) -> list[Report]:
 
 
 def bench(config: Config, args: argparse.Namespace) -> Report:
-    check_frames(config, args.frames)
+    capture = open_capture(config.data)
+    check_frames(capture, args.frames)
     known: dict[tuple[tuple[str, int], ...], Report] = {}
     rows = []
     for axis, point in points(args):
         key = tuple(point.items())
-        known[key] = known.get(key) or measured(point, args.overrides, args.steps)
+        known[key] = known.get(key) or measured(
+            point, args.overrides, steps_of(point, args.steps, len(capture.cameras))
+        )
         rows.append({"axis": axis, "value": point[axis], **known[key]})
         print(json.dumps(rows[-1]), flush=True)
     rows = distinct(rows)
@@ -144,7 +153,7 @@ def main(arguments: list[str]) -> None:
     }
     for axis, (values, text) in defaults.items():
         parser.add_argument(f"--{axis}", type=int, nargs="+", default=values, help=text)
-    parser.add_argument("--steps", type=int, default=150, help="steps of each run")
+    parser.add_argument("--steps", type=int, default=150, help="steps of each run, at least")
     parser.add_argument("--picture", type=Path, help="SVG file, such as docs/images/scaling.svg")
     drawn = parser.parse_known_args(arguments)[0].picture
     found = reported(parser, arguments, bench)

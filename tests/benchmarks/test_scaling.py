@@ -6,10 +6,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from tiny_capture import tiny_capture, tiny_config
+from tiny_capture import tiny_capture
 
-from benchmarks.scaling import bench_scaling
-from benchmarks.scaling.bench_scaling import check_frames, distinct, keys, points, step_ms
+from benchmarks.scaling.bench_scaling import check_frames, distinct, keys, points, step_ms, steps_of
 from benchmarks.scaling.scaling_table import exponent, picture, table
 from nurec_lite.base.errors import UserError
 
@@ -64,16 +63,22 @@ def test_a_step_is_the_mean_of_the_second_half() -> None:
     assert step_ms("step,seconds\n1,0.25\n") == pytest.approx(250)
 
 
-def test_more_frames_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_take_two_passes_over_their_images() -> None:
+    """A mean over the first pass would grow with the frames: its steps wait for the decoder."""
+    point = {"frames": 50, "pixels": 2, "rays": 20, "gaussians": 1000, "gpus": 1}
+    assert steps_of(point, 300, 6) == 600 and steps_of(point | {"gpus": 2}, 200, 6) == 300
+    assert steps_of(point, 700, 6) == 700
+
+
+def test_more_frames_than_there_are_are_refused() -> None:
     """All runs would have the same frames, and an exponent of nothing."""
     capture = tiny_capture()
-    monkeypatch.setattr(bench_scaling, "open_capture", lambda data: capture)
     moments = len({*capture.moments.images, *capture.moments.sweeps})
-    check_frames(tiny_config(), [moments, 2])
+    check_frames(capture, [moments, 2])
     with pytest.raises(
         UserError, match=rf"--frames {moments + 1}: .* has {moments}; give fewer, as in --frames {moments} "
     ):
-        check_frames(tiny_config(), [2, moments + 1])
+        check_frames(capture, [2, moments + 1])
 
 
 def test_sizes_that_come_twice_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
