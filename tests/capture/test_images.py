@@ -146,7 +146,7 @@ def test_a_jpeg_that_libjpeg_warns_of_is_read_as_pillow_reads_it(cut: float) -> 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("factor", [1, 2, 3, 5, 16, 17, 40])
 def test_a_block_becomes_its_mean_with_halves_rounded_up(factor: int, channels: int) -> None:
-    """Also of white pixels, with edges that fill no block, and of a part of an image."""
+    """The image is a part of a larger one, has white pixels, and edges that fill no block."""
     draw = torch.Generator().manual_seed(factor)
     whole = torch.randint(0, 256, (2 * factor + factor // 2, 3 * factor + 1, channels + 1), generator=draw)
     whole[:factor, :factor] = 255
