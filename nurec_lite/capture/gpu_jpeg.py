@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JPEG files of a capture, decoded on the GPU by a library that is there: nvImageCodec, else torchvision, both by NVIDIA's nvJPEG.
 
-Only files that all decoders give alike up to rounding go there (`images.plain_jpeg`), and the work after decoding is done on the
+Only files that all decoders give alike up to rounding go there (`jpeg.plain_jpeg`), and the work after decoding is done on the
 device. All others, those that the library gives back, and so all that are damaged, are decoded by the host; its errors are the run's.
 """
 
@@ -19,7 +19,8 @@ from torch import Tensor
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.pool import Together
 from nurec_lite.base.transfer import SideStream
-from nurec_lite.capture.images import block_mean, decode_image, plain_jpeg
+from nurec_lite.capture.images import block_mean, decode_image
+from nurec_lite.capture.jpeg import plain_jpeg
 from nurec_lite.capture.types import Encoded, ImageFrame
 
 log = logging.getLogger("nurec_lite")

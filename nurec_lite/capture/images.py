@@ -3,17 +3,15 @@
 
 import io
 import os
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from PIL.Image import Resampling
+from PIL.Image import Resampling, fromarray
 from PIL.ImageFile import ImageFile as Picture
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
@@ -21,13 +19,12 @@ from torch import Tensor
 
 from nurec_lite.base.texts import open_file
 from nurec_lite.capture.files import mark_of_file, read_bytes, short
+from nurec_lite.capture.jpeg import EIGHTH, Pixels, damage_of, plain_jpeg, turbo
 from nurec_lite.capture.types import CaptureError, Encoded, Glance
 
 CALIBRATION = "calib_cam_to_cam.txt"  # where KITTI states the size of images
 FIRST, LAST = 1 << 16, 1 << 10  # bytes of a file that are read at a glance
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # [H, W, 3]
 _ENDS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}
-_BASELINE, _SCAN, _ADOBE = 0xFFC0, 0xFFDA, 0xFFEE  # markers of a JPEG's segments (ITU-T T.81, table B.1)
 
 
 def block_mean(
@@ -76,34 +73,39 @@ def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 
 def _pixels(image: Encoded) -> Pixels:
     """The pixels of a plain JPEG by simplejpeg, in 0.55 to 0.8 of Pillow's time: both have libjpeg-turbo, and Pillow copies more. Pillow
     decodes all other files, those that the library warns of, and all where simplejpeg is not installed."""
-    turbo = _turbo()
-    if turbo is not None and plain_jpeg(image):
+    decode = turbo()
+    if decode is not None and plain_jpeg(image):
         with suppress(ValueError):
-            return turbo(image.data)
+            return decode(image.data)
     picture = _open(image.data)
     return np.array(picture if picture.mode == "RGB" else picture.convert("RGB"))  # which would copy it
 
 
-@cache
-def _turbo() -> Callable[[bytes], Pixels] | None:
-    try:
-        from simplejpeg import decode_jpeg
-    except ImportError:
-        return None
-    return partial(decode_jpeg, fastdct=False, fastupsample=False)  # as Pillow
+class SmallCopy(NamedTuple):
+    pixels: Tensor  # [height, width, 3] uint8
+    damage: str | None  # words of libjpeg about lost pixels, which are grey; None: a whole image, or not known
 
 
 def small_copy(
     image: Encoded,
     size: tuple[int, int],  # width, height
-) -> Tensor:  # [height, width, 3] uint8
-    """A small copy. A JPEG is decoded at an eighth of its size, in a tenth of the time."""
+) -> SmallCopy:
     with decoding(image.name, MemoryError):
-        picture = _checked(image)
+        picture, damage = _checked(image), None
+        reduced: Any = picture
         if isinstance(picture, JpegImageFile):
-            picture.draft("RGB", (picture.width // 8, picture.height // 8))
-        pixels = np.array(picture.convert("RGB").resize(size, Resampling.BOX))
-    return torch.from_numpy(pixels)
+            reduced, damage = _eighth(image, picture)
+        return SmallCopy(torch.from_numpy(np.array(reduced.convert("RGB").resize(size, Resampling.BOX))), damage)
+
+
+def _eighth(image: Encoded, picture: JpegImageFile) -> tuple[Any, str | None]:
+    """A JPEG at an eighth of its size, in a tenth of the time, and its damage."""
+    decode = turbo()
+    if decode is not None and plain_jpeg(image):
+        with suppress(ValueError):
+            return fromarray(decode(image.data, **EIGHTH)), None
+    picture.draft("RGB", (picture.width // 8, picture.height // 8))
+    return picture, damage_of(image)
 
 
 def check_header(image: Encoded) -> None:
@@ -143,29 +145,6 @@ def as_image(
     value: object,  # the result of a user's loader: a tensor, or an array of numpy
 ) -> Tensor:  # of the same shape and type
     return value if isinstance(value, Tensor) else torch.as_tensor(np.require(value, requirements=("C", "W")))
-
-
-def plain_jpeg(image: Encoded) -> bool:
-    """Whether it is a whole baseline JPEG of the size that is demanded, luma and two chromas in one scan: all decoders agree on it up
-    to rounding. `decode_image` reads any other file, or names its damage.
-
-    Grey, CMYK and progressive files are none, nor is a file with Adobe's segment, which may say that its three components are RGB.
-    """
-    if not (image.data.startswith(b"\xff\xd8") and image.data.endswith(b"\xff\xd9")):  # another file, or cut off
-        return False
-    found, (width, height) = dict(_segments(image.data)), image.size
-    frame, scan = found.get(_BASELINE, b""), found.get(_SCAN, b"")
-    sized = len(frame) == 15 and struct.unpack(">BHHB", frame[:6]) == (8, height, width, 3)
-    return sized and frame[6::3] == b"\1\2\3" and scan[:1] == b"\3" and _ADOBE not in found
-
-
-def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields marker and content of each segment of a JPEG before its pixels."""
-    at, marker = 2, 0
-    while marker != _SCAN and at + 4 <= len(data):
-        marker, length = struct.unpack_from(">HH", data, at)
-        yield marker, data[at + 4 : at + 2 + length]
-        at += 2 + length
 
 
 def _open(data: bytes) -> Picture:

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
-from nurec_lite.capture.images import block_mean, decode_image, plain_jpeg
+from nurec_lite.capture.images import block_mean, decode_image
+from nurec_lite.capture.jpeg import plain_jpeg
 from nurec_lite.capture.types import CaptureError, Encoded, ImageFrame
 
 CPU, SIZE = torch.device("cpu"), (33, 17)

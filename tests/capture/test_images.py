@@ -122,13 +122,13 @@ def test_any_jpeg_is_read_with_and_without_simplejpeg(
 ) -> None:
     image = coloured((40, 30), **save)
     if not installed:
-        monkeypatch.setattr(images, "_turbo", lambda: None)
+        monkeypatch.setattr(images, "turbo", lambda: None)
     assert np.array_equal(decode_image(image).numpy(), by_pillow(image))
 
 
 def test_simplejpeg_decodes_plain_files_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     size = (40, 30)
-    monkeypatch.setattr(images, "_turbo", lambda: lambda data: np.zeros((*size[::-1], 3), np.uint8))
+    monkeypatch.setattr(images, "turbo", lambda: lambda data: np.zeros((*size[::-1], 3), np.uint8))
     assert not decode_image(coloured(size)).any()
     assert decode_image(coloured(size, progressive=True)).any()
     assert decode_image(Encoded(picture("L", size, "JPEG"), "grey", size, 1)).shape == (*size[::-1], 3)

@@ -15,7 +15,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.capture.checks.sample import IMAGES, SWEEPS, Sample
 from nurec_lite.capture.decoders import stated_rays
 from nurec_lite.capture.evenly import spread
-from nurec_lite.capture.images import grey, small_copy
+from nurec_lite.capture.images import SmallCopy, grey, small_copy
 from nurec_lite.capture.types import ImageFrame, Returning, Stored, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 
@@ -79,8 +79,8 @@ def _looked_at(sample: Sample, frames: Sequence[Shown]) -> None:
         glimpse(sample, frame)
 
 
-def copy_of(sample: Sample, frame: ImageFrame) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8; None: not encoded
-    def make() -> Tensor | None:
+def copy_of(sample: Sample, frame: ImageFrame) -> SmallCopy | None:  # of ROWS x COLUMNS pixels; None: not encoded
+    def make() -> SmallCopy | None:
         encoded = frame.encoded()
         return None if encoded is None else small_copy(encoded, (COLUMNS, ROWS))
 
@@ -111,7 +111,8 @@ def glimpsed(sample: Sample, frame: Shown) -> Glimpse:
 def _glimpse(sample: Sample, frame: Shown) -> Glimpse:
     try:
         if isinstance(frame, ImageFrame):
-            return Glimpse(_of_image(copy_of(sample, frame)))
+            copy = copy_of(sample, frame)
+            return Glimpse(None if copy is None else _of_image(copy.pixels))
         if not isinstance(frame.load, Returning):
             return Glimpse(None)
         lidar = sample.capture.lidar(frame.sensor)
@@ -132,10 +133,8 @@ def _phase(lidar: Lidar, frame: SweepFrame, points: Tensor, times: Tensor) -> fl
     return (math.atan2(y, x) / (2 * math.pi)) % 1 if math.hypot(x, y) > STEADY else None
 
 
-def _of_image(copy: Tensor | None) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8 -> [n]
+def _of_image(copy: Tensor) -> Tensor | None:  # [ROWS, COLUMNS, 3] uint8 -> [n]
     """Brightness without the exposure, which may change from image to image."""
-    if copy is None:
-        return None
     image = grey(copy).flatten()
     scatter = float(image.std())
     return None if scatter < 1 else (image - image.mean()) / (scatter + PLAIN)

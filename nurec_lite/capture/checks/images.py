@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.channels import opposite_channels
+from nurec_lite.capture.checks.damaged import damaged_images
 from nurec_lite.capture.checks.misplaced import misplaced
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.single_images import file_size, single_images
@@ -19,6 +20,7 @@ from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import changed_at_once
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.images import grey, kind_of
+from nurec_lite.capture.jpeg import damage_of
 from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
 from nurec_lite.capture.types import Capture, CaptureError, Glanced, ImageFrame
 from nurec_lite.geometry.camera import Camera
@@ -62,7 +64,8 @@ def _of_camera(sample: Sample, camera: Camera) -> Iterator[Verdict]:
     yield from _own_verdicts(sample, camera)
     every = [frame for frame in sample.capture.images if frame.sensor == camera.name]
     yield from _repeated_verdicts(every)
-    yield from list(misplaced(sample, every, NAME, "images")) or single_images(sample, every, NAME)
+    damaged = list(damaged_images(sample, every, NAME))
+    yield from damaged or list(misplaced(sample, every, NAME, "images")) or single_images(sample, every, NAME)
 
 
 def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
@@ -100,9 +103,17 @@ def _looked_at(frame: ImageFrame) -> Kind | str | None:  # a sentence where it c
         found = kind_of(frame.load.glance()) if isinstance(frame.load, Glanced) else None
         if found is None and isinstance(frame.load, Glanced):
             frame.load()
+            _check_whole(frame)
     except CaptureError as error:
         return str(error)
     return found
+
+
+def _check_whole(frame: ImageFrame) -> None:
+    """Raises CaptureError for a JPEG without its end: a decoder takes zeros there for pixels."""
+    encoded = frame.encoded()
+    if encoded is not None and (words := damage_of(encoded)) is not None:
+        raise CaptureError(f"{encoded.name} is no whole JPEG image ({words}); copy it again from its source")
 
 
 def _kind_verdicts(camera: str, kinds: Counter[Kind]) -> Iterator[Verdict]:

@@ -63,7 +63,7 @@ def _apart(
 
 def _exchanged(sample: Sample, images: Sequence[ImageFrame]) -> Iterator[tuple[int, str]]:
     """Places of images with other colours than both neighbours, as where red and blue are exchanged."""
-    looks = [look_of(copy) for image in images if (copy := copy_of(sample, image)) is not None]
+    looks = [look_of(copy.pixels) for image in images if (copy := copy_of(sample, image)) is not None]
     opposite = [cosine(a, b) < OPPOSITE[1] for a, b in pairwise(looks)]
     for k, (before, after) in enumerate(pairwise(opposite), 1):
         if before and after:
