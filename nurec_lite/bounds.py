@@ -112,7 +112,7 @@ BOUNDS: dict[str, Bound] = {
     "ops": OneOf(("native", "reference")), "render": OneOf(("own", "gsplat")),
     "data.name": _TEXT, "data.kind": OneOf(KINDS), "data.root": _TEXT,
     "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")),
-    "data.frames": Between(0, 10**9), "data.seconds": _TIME, "data.cameras": _TEXT, "data.lidars": _TEXT,
+    "data.frames": Between(0, 10**9), "data.seconds": _TIME, "data.cameras": _TEXT, "data.lidars": _TEXT, "data.without": _TEXT,
     "data.rate": Between(1e-3, 1e4), "data.unit_metres": Between(0, 1e6, above=True),
     "data.mapping": _TEXT, "data.masks": _TEXT, "data.trust": _FLAG, "data.date": _TEXT,
     "data.drive": _TEXT, "data.image_delay": Between(-10, 10),

@@ -56,9 +56,8 @@ class DataConfig:
     cameras: list[str] | None = None  # cameras to read, in order; `side` holds out the last; null: all (KITTI: colour)
     lidars: list[str] | None = None  # lidars to read, in this order; null: all (PandaSet: the Pandar64)
     seconds: list[float] | None = None  # first and last (exclusive) second of the middles of frames; null: all
-    masks: str | None = (
-        None  # folder of CAMERA.png, white is left out; auto: pixels that never change; none; null: the capture's own
-    )
+    without: list[str] | None = None  # frames to leave out: SENSOR/NUMBER or SENSOR/FIRST-LAST; null: none
+    masks: str | None = None  # folder of CAMERA.png, white is left out; auto: the bonnet; none; null: the capture's own
     trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one

@@ -76,7 +76,7 @@ def _trained_on(run: Reconstruction, frames: Frames) -> dict[str, str]:
 
 
 def _frames_of_the_run(run: Reconstruction) -> Capture:
-    given = {key: run.trained["data"].get(key) for key in ("frames", "seconds", "cameras", "lidars")}
+    given = {key: run.trained["data"].get(key) for key in ("frames", "seconds", "cameras", "lidars", "without")}
     if given == {key: getattr(run.config.data, key) for key in given}:
         return run.capture
     return read_capture(replace(run.config.data, **given), run.scene.origin, run.known)

@@ -17,7 +17,7 @@ from nurec_lite.base.paths import resource
 from nurec_lite.base.ranges import span
 from nurec_lite.bounds import KINDS
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
-from nurec_lite.capture.choice import chosen_sensors
+from nurec_lite.capture.choice import chosen_sensors, left_out
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.masks.choice import AUTO, masked
 from nurec_lite.capture.masks.found import without_own_vehicle
@@ -95,6 +95,7 @@ def read_capture(
     _check_lists(config)
     with span("read"):
         capture = _within(_read(config) if source is None else _chosen(source, config), config)
+        capture = _without(capture, config.without or [])
         capture = masked(capture, config.masks, bool(config.cameras), config.downscale)
         name = str(config.root or BUNDLED) if source is None else source.name
         check_capture(capture, name)
@@ -258,6 +259,21 @@ def _within(capture: Capture, config: DataConfig) -> Capture:
     ):
         return capture
     return without_unseen_tracks(replace(chosen, split=None))
+
+
+def _without(
+    capture: Capture,
+    asked: list[str],  # data.without
+) -> Capture:
+    """The capture without single frames."""
+    if not asked:
+        return capture
+    numbers = {name: [frame.index for frame in frames] for name, frames in capture.by_sensor().items()}
+    out = left_out(asked, numbers, capture.name)
+    images = tuple(f for f in capture.images if f.index not in out.get(f.sensor, ()))
+    sweeps = tuple(f for f in capture.sweeps if f.index not in out.get(f.sensor, ()))
+    lost = tuple(f for f in (*capture.images, *capture.sweeps) if f.index in out.get(f.sensor, ()))
+    return without_unseen_tracks(replace(capture, split=None, images=images, sweeps=sweeps, left_out=lost))
 
 
 def frame_range(frames: list[int] | None) -> range:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.key_values import assigned
+from nurec_lite.capture.choice import frame_names, without
 from nurec_lite.capture.digest import UNKNOWN, Digest, SensorFrames
 from nurec_lite.capture.sensor_difference import Difference, apart, sensor_differences
 
@@ -64,6 +65,7 @@ def _number_differences(known: Digest, found: Digest, both: Sequence[str], asked
     """Differences of frame numbers, one for all sensors that have lost or won the same frames."""
     names: dict[str, list[str]] = {}
     remedies: dict[str, str | None] = {}
+    more: dict[str, list[str]] = {}  # frames that the first capture lacks
     for name in both:
         was, now = known.frames[name], found.frames[name]
         shared = len(_pairs(was, now)[0])
@@ -71,9 +73,12 @@ def _number_differences(known: Digest, found: Digest, both: Sequence[str], asked
             said = f"{_counted(now)}, but had {_counted(was)}, {shared or 'none'} of them the same"
             names.setdefault(said, []).append(name)
             remedies[said] = None if asked.exact else _part_of(was, now, shared)
+            if shared == len(was.indices):
+                more.setdefault(said, []).extend(frame_names(name, {*now.indices.tolist()} - {*was.indices.tolist()}))
     for said, of in names.items():
         verb = "have" if len(of) > 1 else "has"
-        yield Difference(f"{', '.join(of)} {verb} {said}", certain=not asked.frames, remedy=remedies[said])
+        remedy = remedies[said] or (f"give {without(more[said])}" if said in more and not asked.exact else None)
+        yield Difference(f"{', '.join(of)} {verb} {said}", certain=not asked.frames, remedy=remedy)
 
 
 def _time_differences(name: str, was: SensorFrames, now: SensorFrames, delayed: bool) -> Iterator[Difference]:
@@ -98,19 +103,20 @@ def _counted(frames: SensorFrames) -> str:
 
 
 def _part_of(was: SensorFrames, now: SensorFrames, both: int) -> str | None:
-    """Remedy if one capture holds all frames of the other: a request for the common part."""
-    if both and both == len(was.indices):
-        return f"give {_frames(was)}"
-    if both and both == len(now.indices):
-        return f"give {_frames(now)} to take this part alone"
+    """Remedy if one capture holds all frames of the other, and the part is one that data.frames gives."""
+    if both and both == len(was.indices) and (part := _frames(was)):
+        return f"give {part}"
+    if both and both == len(now.indices) and (part := _frames(now)):
+        return f"give {part} to take this part alone"
     return None
 
 
-def _frames(part: SensorFrames) -> str:
+def _frames(part: SensorFrames) -> str | None:
     numbers = sorted(part.indices.tolist())
-    steps = {b - a for a, b in pairwise(numbers)}
-    step = list(steps) if len(steps) == 1 and steps != {1} else []
-    return assigned("data.frames", [numbers[0], numbers[-1] + 1, *step])
+    steps = {b - a for a, b in pairwise(numbers)} or {1}
+    if len(steps) > 1:
+        return None
+    return assigned("data.frames", [numbers[0], numbers[-1] + 1, *(steps - {1})])
 
 
 # ---- content

@@ -34,7 +34,7 @@ class InTime:
         sweep = self.load()
         flaw = out_of_time(sweep.times, self.start, self.end)
         if flaw is not None:
-            raise CaptureError(f"{self.name} {flaw[0]}; {flaw[1]}, or choose frames without it by data.frames")
+            raise CaptureError(f"{self.name} {flaw[0]}; {flaw[1]}, or leave it out by data.without")
         return sweep
 
 

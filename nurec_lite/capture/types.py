@@ -201,6 +201,7 @@ class Capture:
     points: Tensor | None = None  # [n, 3] metres, world: places of surfaces that somebody measured, where no lidar did
     part_labelled: bool = False  # tracks are only of objects that some of the sensors see
     searched: bool = False  # the tracks are also all that a search of the sweeps found
+    left_out: tuple[Frame, ...] = ()  # by data.without
 
     def __post_init__(self) -> None:
         for name, kind in (("cameras", Camera), ("lidars", Lidar), ("images", ImageFrame), ("sweeps", SweepFrame)):

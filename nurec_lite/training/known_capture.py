@@ -81,10 +81,13 @@ def _all_differences(
 
 def _asked(stored: dict[str, Any], data: DataConfig) -> Asked:
     """Returns the keys that change a capture, where they differ from those of training."""
-    was = {name: stored.get(name, getattr(DataConfig(), name)) for name in ("downscale", "frames", "image_delay")}
+    was = {
+        name: stored.get(name, getattr(DataConfig(), name))
+        for name in ("downscale", "frames", "without", "image_delay")
+    }
     return Asked(
         downscale=(was["downscale"], data.downscale),
-        frames=was["frames"] != data.frames,
+        frames=(was["frames"], was["without"]) != (data.frames, data.without),
         image_delay=was["image_delay"] != data.image_delay,
     )
 

@@ -154,7 +154,7 @@ def _moved(content: dict[str, Any], config: Config) -> set[str]:
     """Keys of `data` that may change. A pack of a drive needs no date, and may hold images that are reduced already."""
     moved = {"root", "name", "kind", "poses", "tracks", "trust"}
     if content["config"].get("data", {}).get("kind", config.data.kind) != config.data.kind:
-        moved |= {"date", "drive", "image_delay"} | ({"downscale"} if "capture" in content else set())
+        moved |= {"date", "drive", "image_delay", "without"} | ({"downscale"} if "capture" in content else set())
     return moved
 
 

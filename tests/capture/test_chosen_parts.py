@@ -11,7 +11,7 @@ import torch
 from pack_parts import make_capture
 from tiny_capture import tiny_capture
 
-from nurec_lite.capture.choice import chosen_drive, chosen_sensors
+from nurec_lite.capture.choice import chosen_drive, chosen_sensors, frame_names, leave_out, left_out
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
@@ -118,3 +118,40 @@ def test_a_wrong_frame_of_a_capture_in_memory_is_refused_before_parts_are_chosen
     images = (replace(tiny_capture().images[0], **change), *tiny_capture().images[1:])
     with pytest.raises(CaptureError, match=said):
         read_capture(DataConfig(), source=replace(tiny_capture(), split=None, images=images))
+
+
+# ---- single frames
+
+
+def test_single_frames_are_left_out(config: DataConfig) -> None:
+    camera, other = (camera.name for camera in read_capture(config).cameras)
+    found = read_capture(replace(config, without=[f"{camera}/2", "top/0-3", "top/5"]))
+    numbers = {name: [frame.index for frame in frames] for name, frames in found.by_sensor().items()}
+    assert numbers == {"top": [4], "other": list(range(6)), camera: [0, 1, 3, 4, 5], other: list(range(6))}
+    assert [(frame.sensor, frame.index) for frame in found.left_out if frame.sensor == camera] == [(camera, 2)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("top", r"data.without holds 'top', but takes SENSOR/NUMBER or SENSOR/FIRST-LAST, as in 'data.without=\[a/7,a/9-12\]'"),
+        ("top/1-", "data.without holds 'top/1-'"),
+        ("top/-1", "data.without holds 'top/-1'"),
+        ("roof/1", "data.without names 'roof', but drive has a, top"),
+        ("top/6", "data.without names top/6, but the frames of top are 0 to 5; choose among these"),
+        ("top/3-1", "data.without names top/3-1, but"),
+    ],
+)  # fmt: skip
+def test_frames_that_are_not_there_are_named(asked: str, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        left_out([asked], {"top": range(6), "a": range(3)}, "drive")
+
+
+def test_remedies_name_the_frames() -> None:
+    """They are taken as they are given, also with names that Hydra must not take apart."""
+    assert leave_out("top", [7]) == "leave the frame out by 'data.without=[top/7]'"
+    assert leave_out("cam-1", [4, 9, 3, 5]) == "leave the frames out by 'data.without=[cam-1/3-5,cam-1/9]'"
+    assert leave_out("front left", [1]) == """leave the frame out by 'data.without=["front left/1"]'"""
+    assert leave_out("top", range(0, 40, 2)) == "leave the frames out by data.without"
+    names = frame_names("cam-1/b", [3, 4, 7])
+    assert left_out(names, {"cam-1/b": range(9)}, "drive") == {"cam-1/b": {3, 4, 7}}

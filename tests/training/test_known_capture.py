@@ -84,6 +84,21 @@ def test_chosen_frames_are_one_line(content: dict[str, Any], caplog: pytest.LogC
         said(content, part, caplog, frames=[3, 7], exact=True)
 
 
+def test_single_frames_that_were_left_out_are_asked_for(
+    content: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """No data.frames gives such a part."""
+    some = tuple(f for f in tiny_capture().images if (f.sensor, f.index) not in {("camera_0", 4), ("camera_0", 7)})
+    part = replace(tiny_capture(), images=some, split=None)
+    without = content | {"capture": record_of(fresh_digest(part.with_split("interp")))}
+    with pytest.raises(CheckpointError, match=r"; give 'data\.without=\[camera_0/4,camera_0/7\]'$"):
+        said(without, tiny_capture(), caplog)
+    with pytest.raises(CheckpointError, match=r"had 10 frames, 0 to 9, 8 of them the same; restore its capture"):
+        said(content, part, caplog)
+    (line,) = said(content, part, caplog, without=["camera_0/4", "camera_0/7"])
+    assert "camera_0 has 8 frames, 0 to 9, but had 10 frames" in line
+
+
 @pytest.mark.parametrize("factor", [2, 3])
 def test_smaller_images_that_are_asked_for_are_one_line(
     content: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, factor: int

@@ -8,9 +8,8 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.capture.checks.glimpses import copy_of, glimpse_runs
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import ImageFrame
-
-REMEDY = "copy it again from its source, or choose frames without it by data.frames"
 
 
 def damaged_images(sample: Sample, frames: Sequence[ImageFrame], check: str) -> Iterator[Verdict]:
@@ -22,7 +21,8 @@ def damaged_images(sample: Sample, frames: Sequence[ImageFrame], check: str) -> 
         sentence = f"Image {first} of {frames[0].sensor} lacks pixels (libjpeg: {words})"
         more = f"; {len(damaged) - 1} more of the {len(looked)} images that were looked at do, too"
         sentence += f"{more * (len(damaged) > 1)}. Lost pixels are grey."
-        yield Verdict(check, frames[0].sensor, Level.LIKELY, sentence, REMEDY, {"image": float(first)})
+        remedy = f"copy {'them' if len(damaged) > 1 else 'it'} again from its source, or {leave_out(frames[0].sensor, damaged)}"
+        yield Verdict(check, frames[0].sensor, Level.LIKELY, sentence, remedy, {"image": float(first)})
 
 
 def _damage(sample: Sample, frame: ImageFrame) -> str | None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.missing import BACK, FEWEST, GAP, NAME, TWICE, Stamps, made_good
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 
 ODD, STEADY = 0.2, 8.0  # periods, and times the median difference: a step may be so far from the median step
 LATE = "late_s"  # figure of these verdicts alone
@@ -31,7 +32,12 @@ def displaced(stamps: Stamps) -> Iterator[Verdict]:
         sentence = f"The stamp of frame {stamps.frames[one].index} of {stamps.sensor} is {way}"
     more = f" ({len(odd)} steps are odd)" if len(odd) > 2 else ""
     sentence += f": its frames are {1000 * stamps.period:.0f} ms apart otherwise{more}."
-    remedy = f"correct its time stamps {MADE}, or choose frames without them by data.frames"
+    others = (
+        "choose frames without them by data.frames"
+        if one is None
+        else leave_out(stamps.sensor, [stamps.frames[one].index])
+    )
+    remedy = f"correct its time stamps {MADE}, or {others}"
     yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, remedy, {"odd": float(len(odd)), LATE: late})
 
 

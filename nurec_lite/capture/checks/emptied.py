@@ -7,6 +7,7 @@ from statistics import median
 
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.files import PIECE, PIECES
 from nurec_lite.capture.types import Marked, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
@@ -29,7 +30,7 @@ def emptied(sample: Sample, lidar: Lidar, check: str) -> Iterator[Verdict]:
         listed = ", ".join(f"{frames[k].index} ({count})" for k, count in zip(few, counts, strict=True))
         more = f" of {sum(_small(marks, k) for k in range(len(frames)))} small files" if len(few) == MOST else ""
         sentence = f"Sweeps of {lidar.name} hold few returns, where others hold {usual:.0f}: sweep {listed}{more}."
-        remedy = "copy them again from their source, or choose frames without them by data.frames"
+        remedy = f"copy them again from their source, or {leave_out(lidar.name, [frames[k].index for k in few])}"
         yield Verdict(check, lidar.name, Level.LIKELY, sentence, remedy, {"few": float(len(few))})
     again = [k for k in range(1, len(frames)) if _repeats(frames, marks, k)]
     if again:
@@ -37,9 +38,8 @@ def emptied(sample: Sample, lidar: Lidar, check: str) -> Iterator[Verdict]:
             f"{len(again)} of {len(frames)} sweeps of {lidar.name} repeat the sweep before (the first is sweep "
             f"{frames[again[0]].index}), although the vehicle moves."
         )
-        yield Verdict(
-            check, lidar.name, Level.LIKELY, sentence, "restore them, or choose frames without them by data.frames"
-        )
+        remedy = f"restore them, or {leave_out(lidar.name, [frames[k].index for k in again])}"
+        yield Verdict(check, lidar.name, Level.LIKELY, sentence, remedy)
 
 
 def _suspects(sample: Sample, frames: Sequence[SweepFrame], marks: Marks) -> list[int]:

@@ -15,6 +15,7 @@ from nurec_lite.capture.checks.glimpses import RAYS
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.decoders import stated_rays
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
@@ -66,5 +67,5 @@ def _of_beams(lidar: Lidar, off: float, usual: float) -> Flaw | None:
 def _verdict(lidar: Lidar, check: str, flaw: Flaw, numbers: Sequence[int]) -> Verdict:
     more = f" and {len(numbers) - LISTED} more" if len(numbers) > LISTED else ""
     where = f"in sweep{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:LISTED]))}{more} of {lidar.name}"
-    remedy = f"{flaw[1]} {MADE}, or choose frames without them by data.frames"
+    remedy = f"{flaw[1]} {MADE}, or {leave_out(lidar.name, numbers)}"
     return Verdict(check, lidar.name, Level.CERTAIN, f"{flaw[0]} {where}.", remedy, {"sweeps": float(len(numbers))})

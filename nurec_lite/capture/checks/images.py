@@ -19,6 +19,7 @@ from nurec_lite.capture.checks.single_images import file_size, single_images
 from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import changed_at_once
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.images import grey, kind_of
 from nurec_lite.capture.jpeg import damage_of
 from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
@@ -33,7 +34,6 @@ SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next that change the view
 SURE, WAY = 11, 20.0  # images of all, and metres from the first to the last, that show the own vehicle
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
-RESTORE = "restore them, or choose frames without them by data.frames"
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
 
@@ -168,12 +168,16 @@ def _repeated_verdicts(frames: list[ImageFrame]) -> Iterator[Verdict]:
             f"{len(again)} of {len(frames)} images of {camera} repeat the image before (the first is image {first})"
         )
         sentence += ", although the vehicle moves."
-        yield Verdict(NAME, camera, Level.LIKELY, sentence, RESTORE)
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, _restore(frames, again))
     elif copies:
         camera, (k, later) = frames[0].sensor, copies[0]
         sentence = f"Images {frames[k].index} and {frames[later].index} of {camera} have the same file"
         sentence += f"{f' ({len(copies) - 1} more)' * (len(copies) > 1)}, although the vehicle moves."
-        yield Verdict(NAME, camera, Level.LIKELY, sentence, RESTORE)
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, _restore(frames, [later for _, later in copies]))
+
+
+def _restore(frames: list[ImageFrame], places: list[int]) -> str:
+    return f"restore them, or {leave_out(frames[0].sensor, [frames[k].index for k in places])}"
 
 
 def _copies(frames: list[ImageFrame]) -> list[tuple[int, int]]:

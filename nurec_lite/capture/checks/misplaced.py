@@ -12,6 +12,7 @@ from nurec_lite.capture.checks.glimpses import Shown, glimpse, glimpse_runs
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.unordered import unordered
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 
 FEWEST = 5  # neighbouring frames that tell anything
 MOVED = 0.2  # metres from a frame to the next that change the view
@@ -60,7 +61,9 @@ def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) ->
             name = what if len(numbers) > 1 or sentence != OTHER else what.removesuffix("s")
             said = sentence.format(f"{name} {', '.join(numbers[:LISTED])}{more} of {frames[0].sensor}")
             figures = {"frames": float(len(numbers))}
-            yield Verdict(check, frames[0].sensor, Level.LIKELY, said[0].upper() + said[1:], REMEDY, figures)
+            single = f"restore their files, or {leave_out(frames[0].sensor, map(int, numbers))}"
+            remedy = single if sentence == OTHER else REMEDY
+            yield Verdict(check, frames[0].sensor, Level.LIKELY, said[0].upper() + said[1:], remedy, figures)
 
 
 def _repeats(again: Sequence[tuple[int, int]], sensor: str, check: str, what: str) -> Verdict:

@@ -30,6 +30,7 @@ class Stamps:
     sensor: str
     frames: Sequence[Frame]  # n, in time order
     times: Tensor  # [n] seconds, at the middle of the frames
+    left_out: Sequence[Frame] = ()  # by data.without: nobody misses them
 
     @property
     def steps(self) -> Tensor:  # [n - 1] seconds
@@ -55,14 +56,20 @@ class Stamps:
 
 def stamps_of(capture: Capture) -> list[Stamps]:
     """Time stamps of each sensor with frames, lidars first."""
-    frames = capture.by_sensor()
-    return [Stamps(n, f, torch.tensor([x.time_mid for x in f], dtype=torch.float64)) for n, f in frames.items()]
+    return [
+        Stamps(name, frames, _middles(frames), [frame for frame in capture.left_out if frame.sensor == name])
+        for name, frames in capture.by_sensor().items()
+    ]
+
+
+def _middles(frames: Sequence[Frame]) -> Tensor:  # [n] seconds, float64
+    return torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
 
 
 def missing(stamps: Stamps, every: Sequence[Stamps]) -> Iterator[Verdict]:
     """Yields at most one verdict: about numbers if they show more missing frames than gaps do, else about gaps."""
-    gaps = _gaps(stamps)
-    lost = sum(round(float(stamps.steps[i]) / stamps.period) - 1 for i in gaps)
+    counts = {i: _lost_in(stamps, i) for i in _gaps(stamps)}
+    gaps, lost = [i for i, count in counts.items() if count > 0], sum(counts.values())
     numbers, other = max(((_lacks(stamps, o), o) for o in every), key=lambda pair: len(pair[0]), default=([], stamps))
     if len(numbers) > lost:
         yield _by_numbers(stamps, other, numbers)
@@ -76,6 +83,13 @@ def _gaps(stamps: Stamps) -> list[int]:
     periods = stamps.steps / stamps.period
     twice = F.pad(periods < TWICE, (1, 1))  # the frame after a stamp that is there twice seems to come late
     return ((periods > GAP) & ~twice[:-2] & ~twice[2:] & ~made_good(stamps)).nonzero()[:, 0].tolist()
+
+
+def _lost_in(stamps: Stamps, gap: int) -> int:
+    """Number of frames that a gap lacks."""
+    begin, end = stamps.times[gap : gap + 2].tolist()
+    known = sum(begin < frame.time_mid < end for frame in stamps.left_out)
+    return max(0, round(float(stamps.steps[gap]) / stamps.period) - 1 - known)
 
 
 def made_good(stamps: Stamps) -> Tensor:  # [n - 1] bool
@@ -101,7 +115,8 @@ def _lacks(own: Stamps, other: Stamps) -> list[int]:
     both = sorted(a.keys() & b.keys())
     if len(b) < FEWEST or not both or median(abs(a[n] - b[n]) for n in both) > SAME * other.period:
         return []
-    lost, most = sorted(b.keys() - a.keys()), max(LATE, OF_ALL * len(b))
+    known = {frame.index for frame in own.left_out}
+    lost, most = sorted(b.keys() - a.keys() - known), max(LATE, OF_ALL * len(b))
     first, last = min(a), max(a)
     ends = [n for n in lost if n < first], [n for n in lost if n > last]
     few = {n for end in ends if len(end) <= most for n in end}

@@ -8,13 +8,13 @@ from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.glimpses import Glimpse, glimpse_runs, glimpsed
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import SweepFrame
 
 FEWEST, BESIDE = 7, 3  # sweeps in a row that tell anything, and those before and after that are compared
 MORE = 1.5  # times the points of the sweeps beside
 AHEAD, ALIKE = 0.1, 0.03  # turns: times of rays are off by more, and those of the sweeps beside differ by less
 RARE = 0.1  # of the sweeps: more are no exception
-LEFT_OUT = "or choose frames without it by data.frames"
 
 
 def odd_sweeps(sample: Sample, frames: Sequence[SweepFrame], check: str) -> Iterator[Verdict]:
@@ -32,7 +32,7 @@ def odd_sweeps(sample: Sample, frames: Sequence[SweepFrame], check: str) -> Iter
 
 def _doubled(index: int, sensor: str, times: float, check: str) -> Verdict:
     sentence = f"Sweep {index} of {sensor} holds {times:.1f} times as many points as those before and after it."
-    remedy = f"store each point once {MADE}, {LEFT_OUT}"
+    remedy = f"store each point once {MADE}, or {leave_out(sensor, [index])}"
     return Verdict(check, sensor, Level.LIKELY, sentence, remedy, {"times": times})
 
 
@@ -40,7 +40,7 @@ def _retimed(index: int, sensor: str, turns: float, check: str) -> Verdict:
     side = "later" if turns > 0 else "earlier"
     where = "than those of the same directions before and after it"
     sentence = f"Times of rays of sweep {index} of {sensor} are {abs(turns):.2f} turns {side} {where}."
-    remedy = f"give each ray the time when it was measured {MADE}, {LEFT_OUT}"
+    remedy = f"give each ray the time when it was measured {MADE}, or {leave_out(sensor, [index])}"
     return Verdict(check, sensor, Level.LIKELY, sentence, remedy, {"turns": turns})
 
 

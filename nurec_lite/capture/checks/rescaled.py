@@ -12,6 +12,7 @@ from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.glimpses import Shown, glimpse, glimpse_runs
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import SweepFrame
 
 FEWEST = 5  # sweeps that tell anything
@@ -54,7 +55,8 @@ def _of_run(
         )
     else:
         sentence = f"From sweep {index} on, ranges of {sensor} are {times} times as long as before."
-    remedy = f"correct their scale {MADE}, or choose frames without them by data.frames"
+    others = leave_out(sensor, [index]) if back else "choose frames without them by data.frames"
+    remedy = f"correct their scale {MADE}, or {others}"
     yield Verdict(check, sensor, Level.LIKELY, sentence, remedy, {"scale": factor})
 
 

@@ -16,13 +16,13 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.single_views import views_and_colours
 from nurec_lite.capture.checks.tones import BLACK, BRIGHTER, NEXT, OPPOSITE, Look, cosine, look, turns_grey
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import Glanced, ImageFrame
 
 FEWEST = 9  # images with sizes that show the usual change
 LEAST, USUAL = 0.1, 4.0  # change of the logarithm of a size, and times that of nine in ten images: more is looked at
 RARE, MOST = 0.1, 3  # part of the images that may be so at most, and images that are looked at, or named
 STRANGE = 0.95  # of the difference of the images around it: its own from both, at least; usual images have 0.8
-REMEDY = "restore it, or choose frames without it by data.frames"
 
 
 def single_images(sample: Sample, frames: Sequence[ImageFrame], check: str) -> Iterator[Verdict]:
@@ -31,7 +31,8 @@ def single_images(sample: Sample, frames: Sequence[ImageFrame], check: str) -> I
     found = views_and_colours(sample, frames) | sized
     for k in sorted(found)[:MOST]:
         sentence = f"Image {frames[k].index} of {frames[k].sensor} {found[k]} the images before and after it."
-        yield Verdict(check, frames[k].sensor, Level.LIKELY, sentence, REMEDY, {"image": float(frames[k].index)})
+        remedy = f"restore it, or {leave_out(frames[k].sensor, [frames[k].index])}"
+        yield Verdict(check, frames[k].sensor, Level.LIKELY, sentence, remedy, {"image": float(frames[k].index)})
 
 
 def _of_size(sample: Sample, frames: Sequence[ImageFrame], k: int) -> str | None:

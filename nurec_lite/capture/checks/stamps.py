@@ -10,6 +10,7 @@ from nurec_lite.capture.checks.displaced import LATE, displaced
 from nurec_lite.capture.checks.missing import FEWEST, NAME, TWICE, Stamps, missing, stamps_of
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import Capture
 from nurec_lite.capture.units import divided, seconds_in
 
@@ -111,7 +112,7 @@ def _twice(stamps: Stamps) -> Iterator[Verdict]:
             stamps.sensor,
             Level.LIKELY,
             sentence,
-            "correct its stamps, or choose frames without them by data.frames",
+            f"correct its stamps, or {leave_out(stamps.sensor, [stamps.frames[k + 1].index for k in same])}",
         )
 
 

@@ -38,9 +38,7 @@ class FoundSweep:
             return self._free(self.pattern.free)
         points = _points(self.rays)
         if not len(points):
-            raise CaptureError(
-                f"{self.rays.where} holds no return; choose frames without it by data.frames or data.seconds"
-            )
+            raise CaptureError(f"{self.rays.where} holds no return; leave it out by data.without")
         arranged = self.pattern.scan.arrange(points, self.rays.where)
         return assembled(*arranged, self.pattern, (self.start, self.end), VEHICLE)
 

@@ -255,7 +255,7 @@ class _Order:
         if not (before[0] < first and before[1] < last):
             raise CaptureError(
                 f"{self.name}: a frame of {sensor} begins or ends before the one that precedes it, which NCore does not hold; "
-                "choose frames without it by data.frames"
+                "leave it out by data.without"
             )
         known.append((first, last))
         return np.array([first, last], np.uint64)

@@ -20,6 +20,7 @@ _CAPTURE = (
     "data.drive",
     "data.date",
     "data.frames",
+    "data.without",
     "data.cameras",
     "data.downscale",
     "data.split",

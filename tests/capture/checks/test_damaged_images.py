@@ -94,10 +94,11 @@ def test_images_that_lack_pixels_are_named(frames: list[ImageFrame], name: str) 
     assert re.fullmatch(
         rf"Image 11 of camera_0 lacks pixels \(libjpeg: ({words})\)\. Lost pixels are grey\.", one.sentence
     )
-    assert one.remedy == "copy it again from its source, or choose frames without it by data.frames"
+    assert one.remedy == "copy it again from its source, or leave the frame out by 'data.without=[camera_0/11]'"
     (three,) = doubts(changed(frames, DAMAGES[name], 4, 11, 12))
     assert "Image 4 of camera_0 lacks" in three.sentence
     assert "; 2 more of the 20 images that were looked at do, too." in three.sentence
+    assert str(three.remedy).endswith("or leave the frames out by 'data.without=[camera_0/4,camera_0/11-12]'")
 
 
 @pytest.mark.parametrize("name", HARMLESS)

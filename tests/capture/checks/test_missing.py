@@ -60,3 +60,14 @@ def test_a_camera_of_half_the_rate_lacks_nothing() -> None:
 def test_no_frames_and_one_frame_lack_nothing(frames: int) -> None:
     few = replace(street(), images=street().images[: 2 * frames], sweeps=street().sweeps[:frames])
     assert doubts(few) == []
+
+
+def test_frames_that_the_user_leaves_out_are_not_missed() -> None:
+    """Others are, also beside them."""
+    out = {3, 7, 8, 15}
+    capture = with_images(lambda k: k not in out)
+    lost = tuple(f for f in street().images if f.sensor == "camera_0" and f.index in out)
+    assert doubts(capture) != [] and doubts(replace(capture, left_out=lost)) == []
+    fewer = with_images(lambda k: k not in out | {9})
+    (verdict,) = doubts(replace(fewer, left_out=lost))
+    assert verdict.sentence.startswith("About 1 frame is missing of camera_0: after frame 6,")

@@ -75,7 +75,7 @@ def test_a_single_image_that_is_odd_is_named(change: Change, words: str) -> None
     (found,) = doubts(images)
     assert found.level is Level.LIKELY
     assert found.sentence == f"Image 11 of camera_0 {words} the images before and after it."
-    assert found.remedy == "restore it, or choose frames without it by data.frames"
+    assert found.remedy == "restore it, or leave the frame out by 'data.without=[camera_0/11]'"
     assert doubts([*images[:11], *images[12:]]) == []
 
 

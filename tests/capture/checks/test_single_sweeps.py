@@ -38,7 +38,11 @@ def without_numbers(sweep: Sweep) -> Sweep:
 )  # fmt: skip
 def test_one_sweep_that_is_wrong_is_named(change: Change, level: Level, sentence: str) -> None:
     (found,) = doubts(with_sweeps(change, 23))
-    assert found.level is level and found.sentence.endswith(sentence) and "by data.frames" in found.text
+    assert (
+        found.level is level
+        and found.sentence.endswith(sentence)
+        and "or leave the frame out by 'data.without=[lidar/23]'" in found.text
+    )
 
 
 def test_another_scale_from_a_sweep_on_is_named() -> None:
