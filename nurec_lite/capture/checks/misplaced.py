@@ -61,8 +61,11 @@ def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) ->
             name = what if len(numbers) > 1 or sentence != OTHER else what.removesuffix("s")
             said = sentence.format(f"{name} {', '.join(numbers[:LISTED])}{more} of {frames[0].sensor}")
             figures = {"frames": float(len(numbers))}
-            single = f"restore their files, or {leave_out(frames[0].sensor, map(int, numbers))}"
-            remedy = single if sentence == OTHER else REMEDY
+            remedy = (
+                f"restore their files, or {leave_out(frames[0].sensor, map(int, numbers))}"
+                if sentence == OTHER
+                else REMEDY
+            )
             yield Verdict(check, frames[0].sensor, Level.LIKELY, said[0].upper() + said[1:], remedy, figures)
 
 
