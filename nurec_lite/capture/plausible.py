@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import Capture, CaptureError, Frame, Marked, Returning, SweepFrame
 from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.lidar import Sweep
@@ -23,18 +24,24 @@ BESIDE = 0.1  # seconds, or half of the sweep if that is more, that a ray may li
 
 @dataclass(frozen=True)
 class InTime:
-    """Loads a sweep, and refuses it where its rays were stamped at another time. Plain data, so that it pickles."""
+    """Loads a sweep, and refuses it where its rays were stamped at another time. Errors name data.without. It pickles."""
 
     load: Callable[[], Sweep]
     start: float  # seconds
     end: float
-    name: str  # for the message
+    sensor: str
+    index: int
+    source: str  # file or folder, for messages
 
     def __call__(self) -> Sweep:
-        sweep = self.load()
+        other = leave_out(self.sensor, [self.index])
+        try:
+            sweep = self.load()
+        except CaptureError as error:
+            raise CaptureError(f"{error}, or {other}") from error
         flaw = out_of_time(sweep.times, self.start, self.end)
         if flaw is not None:
-            raise CaptureError(f"{self.name} {flaw[0]}; {flaw[1]}, or leave it out by data.without")
+            raise CaptureError(f"{self.source}: sweep {self.index} of {self.sensor} {flaw[0]}; {flaw[1]}, or {other}")
         return sweep
 
 
@@ -58,11 +65,12 @@ class ReturningInTime(MarkedInTime):
         return self.load.returns(every)
 
 
-def in_time(frame: SweepFrame, name: str) -> SweepFrame:
+def in_time(frame: SweepFrame, source: str) -> SweepFrame:
     """The frame with a loader that checks its rays. The loader of a file keeps its methods."""
     able = isinstance(frame.load, Marked), isinstance(frame.load, Returning)
     kind = ReturningInTime if all(able) else MarkedInTime if able[0] else InTime
-    return replace(frame, load=kind(frame.load, frame.time_start, frame.time_end, name))  # type: ignore[arg-type]
+    own = frame.time_start, frame.time_end, frame.sensor, frame.index
+    return replace(frame, load=kind(frame.load, *own, source))  # type: ignore[arg-type]
 
 
 def out_of_time(
@@ -96,8 +104,7 @@ def plausible(
     """Returns the capture; its sweeps are checked when they are loaded. CaptureError for the first jump or endless frame."""
     for flaw in _flaws(capture):
         raise CaptureError(f"{source}: {flaw}; correct the poses or times, or choose frames without it by data.frames")
-    checked = (in_time(f, f"{source}: sweep {f.index} of {f.sensor}") for f in capture.sweeps)
-    return replace(capture, sweeps=tuple(checked))
+    return replace(capture, sweeps=tuple(in_time(frame, source) for frame in capture.sweeps))
 
 
 def _flaws(capture: Capture) -> Iterator[str]:

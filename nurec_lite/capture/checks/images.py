@@ -19,7 +19,7 @@ from nurec_lite.capture.checks.single_images import file_size, single_images
 from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import changed_at_once
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
+from nurec_lite.capture.choice import frame_names, leave_out, without
 from nurec_lite.capture.images import grey, kind_of
 from nurec_lite.capture.jpeg import damage_of
 from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
@@ -34,6 +34,7 @@ SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next that change the view
 SURE, WAY = 11, 20.0  # images of all, and metres from the first to the last, that show the own vehicle
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
+FEW = 0.5  # of all images: files that cannot be used, which may be left out
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
 
@@ -80,22 +81,25 @@ def _small_files(capture: Capture, camera: str) -> list[ImageFrame]:
 def _kinds(sample: Sample) -> dict[str, Counter[Kind]]:
     """Kinds of each camera's files. All files are looked at: one that cannot be used would end a run, or cost its metrics."""
     found = {camera.name: kinds_of(sample, camera.name) for camera in sample.capture.cameras}
-    flaws = [flaw for _, flawed in found.values() for flaw in flawed]
+    flaws = [flaw for _, flawed in found.values() for flaw in flawed.values()]
     if flaws:
         more = f" ({len(flaws) - 1} more files cannot be used either)" if len(flaws) > 1 else ""
-        raise CaptureError(f"{flaws[0]}{more}")
+        names = [name for camera, (_, flawed) in found.items() for name in frame_names(camera, flawed)]
+        others = f", or leave the frame{'s' * (len(flaws) > 1)} out by {without(names)}"
+        raise CaptureError(f"{flaws[0]}{more}{others * (len(flaws) <= FEW * len(sample.capture.images))}")
     return {name: kinds for name, (kinds, _) in found.items()}
 
 
-def kinds_of(sample: Sample, camera: str) -> tuple[Counter[Kind], list[str]]:
-    """Returns the number of a camera's files of each kind, and a sentence for each file that cannot be used."""
+def kinds_of(sample: Sample, camera: str) -> tuple[Counter[Kind], dict[int, str]]:
+    """Returns the number of a camera's files of each kind, and a sentence for each file that cannot be used, by the frame's number."""
     return sample.kept(("kinds of", camera), partial(_kinds_of, sample.capture, camera))
 
 
-def _kinds_of(capture: Capture, camera: str) -> tuple[Counter[Kind], list[str]]:
-    every = list(in_threads(_looked_at, [frame for frame in capture.images if frame.sensor == camera]))
-    kinds = Counter(found for found in every if isinstance(found, tuple))
-    return kinds, [found for found in every if isinstance(found, str)]
+def _kinds_of(capture: Capture, camera: str) -> tuple[Counter[Kind], dict[int, str]]:
+    frames = [frame for frame in capture.images if frame.sensor == camera]
+    every = dict(zip((frame.index for frame in frames), in_threads(_looked_at, frames), strict=True))
+    kinds = Counter(found for found in every.values() if isinstance(found, tuple))
+    return kinds, {number: found for number, found in every.items() if isinstance(found, str)}
 
 
 def _looked_at(frame: ImageFrame) -> Kind | str | None:  # a sentence where it cannot be used

@@ -38,7 +38,7 @@ class FoundSweep:
             return self._free(self.pattern.free)
         points = _points(self.rays)
         if not len(points):
-            raise CaptureError(f"{self.rays.where} holds no return; leave it out by data.without")
+            raise CaptureError(f"{self.rays.where} holds no return; write its sweep anew")
         arranged = self.pattern.scan.arrange(points, self.rays.where)
         return assembled(*arranged, self.pattern, (self.start, self.end), VEHICLE)
 

@@ -96,7 +96,16 @@ def test_any_file_that_cannot_be_used_is_found(damage: Callable[[Path], None], s
 def test_several_files_are_counted(drive: Path) -> None:
     halved(image_of(drive, "image_02", 1))
     halved(image_of(drive, "image_03", 2))
-    with pytest.raises(CaptureError, match=r"0000000001.png is 6x4 pixels.*\(1 more files cannot be used either\)"):
+    with pytest.raises(
+        CaptureError, match=r"0000000001.png is 6x4 pixels.*\(1 more files cannot be used either\)"
+    ) as found:
+        of(drive)
+    assert str(found.value).endswith("either), or leave the frames out by 'data.without=[image_02/1,image_03/2]'")
+    halved(image_of(drive, "image_02", 2))
+    halved(image_of(drive, "image_03", 1))
+    with pytest.raises(
+        CaptureError, match=r"\(3 more files cannot be used either\)$"
+    ):  # too many to train without them
         of(drive)
 
 

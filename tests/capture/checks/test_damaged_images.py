@@ -119,9 +119,9 @@ def test_a_file_whose_tail_is_zeros_cannot_be_used(frames: list[ImageFrame]) -> 
     damaged = changed(frames, lambda data: data[: len(data) // 2] + bytes(len(data) - len(data) // 2), 11)
     damaged[11].load()
     _, flaws = kinds_of(sample_of(damaged), "camera_0")
-    assert flaws == ["one.jpg is no whole JPEG image (Premature end of JPEG file); copy it again from its source"]
+    assert flaws == {11: "one.jpg is no whole JPEG image (Premature end of JPEG file); copy it again from its source"}
     padded = changed(frames, HARMLESS["zeros after the end"], 11)
-    assert kinds_of(sample_of(padded), "camera_0")[1] == []
+    assert kinds_of(sample_of(padded), "camera_0")[1] == {}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.turned_sweeps import turned_sweeps
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.plausible import plausible
-from nurec_lite.capture.types import Marked, Returning
+from nurec_lite.capture.types import CaptureError, Marked, Returning
 from nurec_lite.geometry.lidar import Sweep
 
 
@@ -63,6 +63,23 @@ def test_the_loaders_of_a_training_can_do_the_same() -> None:
     again = tuple(replace(f, load=files[24]) if f.index == 25 else f for f in street().sweeps)
     (found,) = doubts(plausible(replace(street(), sweeps=again), "street"))
     assert "1 of 50 sweeps of lidar repeat the sweep before" in found.sentence
+
+
+def test_a_sweep_that_cannot_be_loaded_names_the_key_that_leaves_it_out() -> None:
+    """Its own loader, or rays of another time."""
+
+    def broken() -> Sweep:
+        raise CaptureError("0000000007.bin ends within a point; restore the file")
+
+    one = street().sweeps[7]
+    late = replace(one, load=lambda: replace(one.load(), times=one.load().times + 60))
+    for frame, words in (
+        (replace(one, load=broken), "ends within a point; restore the file"),
+        (late, "street: sweep 7 of lidar"),
+    ):
+        (checked,) = plausible(replace(street(), sweeps=(frame,)), "street").sweeps
+        with pytest.raises(CaptureError, match=rf"{words}.*, or leave the frame out by 'data.without=\[lidar/7\]'$"):
+            checked.load()
 
 
 def test_every_so_many_points_are_read_alone() -> None:
