@@ -87,7 +87,7 @@ def _asked(stored: dict[str, Any], data: DataConfig) -> Asked:
     }
     return Asked(
         downscale=(was["downscale"], data.downscale),
-        frames=(was["frames"], was["without"]) != (data.frames, data.without),
+        frames=(was["frames"], was["without"] or []) != (data.frames, data.without or []),
         image_delay=was["image_delay"] != data.image_delay,
     )
 

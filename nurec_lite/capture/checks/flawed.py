@@ -23,6 +23,7 @@ from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 MOST = 5000  # rays of a sweep that are looked at, about
 OFF, OF_A_BEAM, OTHERS = 0.5, 0.6, 3.0  # degrees, steps between beams, and times the usual: rays lie off their beams
 LISTED = 3  # numbers in a sentence
+FEW = 0.5  # of the sweeps that are looked at: so many may be left out
 Look = tuple[Flaw | None, float]  # a flaw of values, and the median distance of rays from their beams, in degrees
 
 
@@ -37,7 +38,7 @@ def flawed(sample: Sample, lidar: Lidar, check: str) -> Iterator[Verdict]:
         flaw = flaw or _of_beams(lidar, off, usual)
         if flaw is not None:
             found.setdefault(flaw[1], (flaw, []))[1].append(index)
-    yield from (_verdict(lidar, check, flaw, numbers) for flaw, numbers in found.values())
+    yield from (_verdict(lidar, check, flaw, numbers, len(looks)) for flaw, numbers in found.values())
 
 
 def look_at(sample: Sample, frame: SweepFrame) -> Look | None:
@@ -64,8 +65,9 @@ def _of_beams(lidar: Lidar, off: float, usual: float) -> Flaw | None:
     return "Rays lie far from the beams of their rings", "store rings and directions in one order"
 
 
-def _verdict(lidar: Lidar, check: str, flaw: Flaw, numbers: Sequence[int]) -> Verdict:
+def _verdict(lidar: Lidar, check: str, flaw: Flaw, numbers: Sequence[int], looked: int) -> Verdict:
     more = f" and {len(numbers) - LISTED} more" if len(numbers) > LISTED else ""
     where = f"in sweep{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:LISTED]))}{more} of {lidar.name}"
-    remedy = f"{flaw[1]} {MADE}, or {leave_out(lidar.name, numbers)}"
+    others = f", or {leave_out(lidar.name, numbers)}" if len(numbers) <= FEW * looked else ""
+    remedy = f"{flaw[1]} {MADE}{others}"
     return Verdict(check, lidar.name, Level.CERTAIN, f"{flaw[0]} {where}.", remedy, {"sweeps": float(len(numbers))})
