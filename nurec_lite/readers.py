@@ -23,7 +23,7 @@ from nurec_lite.capture.masks.choice import AUTO, masked
 from nurec_lite.capture.masks.found import without_own_vehicle
 from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
-from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.plausible import in_time, plausible
 from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, Origin, make_split
 from nurec_lite.capture.user_loaders import with_checked_loads
@@ -95,9 +95,9 @@ def read_capture(
     _check_lists(config)
     with span("read"):
         capture = _within(_read(config) if source is None else _chosen(source, config), config)
-        capture = _without(capture, config.without or [])
-        capture = masked(capture, config.masks, bool(config.cameras), config.downscale)
         name = str(config.root or BUNDLED) if source is None else source.name
+        capture = in_time(_without(capture, config.without or []), name)
+        capture = masked(capture, config.masks, bool(config.cameras), config.downscale)
         check_capture(capture, name)
         if split is not None:
             make_split(capture, split)

@@ -5,6 +5,7 @@ Training would continue without a word, and put the content of a frame with a wr
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,15 +35,20 @@ class InTime:
     source: str  # file or folder, for messages
 
     def __call__(self) -> Sweep:
-        other = leave_out(self.sensor, [self.index])
-        try:
+        with self.naming():
             sweep = self.load()
-        except CaptureError as error:
-            raise CaptureError(f"{error}, or {other}") from error
-        flaw = out_of_time(sweep.times, self.start, self.end)
-        if flaw is not None:
-            raise CaptureError(f"{self.source}: sweep {self.index} of {self.sensor} {flaw[0]}; {flaw[1]}, or {other}")
+            flaw = out_of_time(sweep.times, self.start, self.end)
+            if flaw is not None:
+                raise CaptureError(f"{self.source}: sweep {self.index} of {self.sensor} {flaw[0]}; {flaw[1]}")
         return sweep
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Adds to an error that the frame can be left out."""
+        try:
+            yield
+        except CaptureError as error:
+            raise CaptureError(f"{error}, or {leave_out(self.sensor, [self.index])}") from error
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,20 @@ class ReturningInTime(MarkedInTime):
     load: Returning  # type: ignore[assignment]
 
     def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
-        return self.load.returns(every)
+        with self.naming():
+            return self.load.returns(every)
 
 
-def in_time(frame: SweepFrame, source: str) -> SweepFrame:
-    """The frame with a loader that checks its rays. The loader of a file keeps its methods."""
+def in_time(
+    capture: Capture,
+    source: str,  # file or folder, for messages
+) -> Capture:
+    """The capture with loaders of sweeps that check their rays."""
+    return replace(capture, sweeps=tuple(_in_time(frame, source) for frame in capture.sweeps))
+
+
+def _in_time(frame: SweepFrame, source: str) -> SweepFrame:
+    """The loader of a file keeps its methods."""
     able = isinstance(frame.load, Marked), isinstance(frame.load, Returning)
     kind = ReturningInTime if all(able) else MarkedInTime if able[0] else InTime
     own = frame.time_start, frame.time_end, frame.sensor, frame.index
@@ -101,10 +116,10 @@ def plausible(
     capture: Capture,
     source: str,  # file or folder, for messages
 ) -> Capture:
-    """Returns the capture; its sweeps are checked when they are loaded. CaptureError for the first jump or endless frame."""
+    """Returns the capture; CaptureError for its first jump or endless frame."""
     for flaw in _flaws(capture):
         raise CaptureError(f"{source}: {flaw}; correct the poses or times, or choose frames without it by data.frames")
-    return replace(capture, sweeps=tuple(in_time(frame, source) for frame in capture.sweeps))
+    return capture
 
 
 def _flaws(capture: Capture) -> Iterator[str]:

@@ -28,7 +28,7 @@ from nurec_lite.capture.ncore.read import read_ncore
 from nurec_lite.capture.nuscenes.read import read_nuscenes
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pandaset import read as pandaset
-from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.plausible import in_time, plausible
 from nurec_lite.capture.types import Capture
 from nurec_lite.capture.waymo.read import read_waymo
 
@@ -129,7 +129,7 @@ def run(name: str, folder: Path, steps: Steps) -> None:
     file = list(files)[(steps[0][0] if steps else 0) % len(files)]
     overwrite(root / file, applied(files[file], [step[2 if file.endswith(TEXTS) else 1] for step in steps]))
     try:
-        capture = plausible(DRIVES[name].read(root), name)
+        capture = plausible(in_time(DRIVES[name].read(root), name), name)
         check_capture(recentred(capture), name)
         for frame in (*capture.images, *capture.sweeps):
             frame.load()

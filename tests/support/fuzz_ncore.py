@@ -15,7 +15,7 @@ from tiny_ncore import write_sequence
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.ncore.read import read_ncore
 from nurec_lite.capture.origin import recentred
-from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.plausible import in_time, plausible
 
 Steps = list[Any]
 
@@ -38,7 +38,7 @@ def run(folder: Path, steps: Steps) -> None:
     try:
         with suppress(UnicodeEncodeError):  # CBOR has no surrogates
             changed_metadata(path, lambda known: [mutate_index(known, random.Random(seed)) for _, seed in steps])
-        capture = plausible(read_ncore(root), root.name)
+        capture = plausible(in_time(read_ncore(root), root.name), root.name)
         check_capture(recentred(capture), root.name)
         for frame in (*capture.images, *capture.sweeps):
             frame.load()

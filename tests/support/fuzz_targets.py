@@ -37,7 +37,7 @@ from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.pack.sweep import decode_sweep, encode_sweep
-from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.plausible import in_time, plausible
 from nurec_lite.cli.command import composed, mended
 from nurec_lite.config import VERBS, Config, DataConfig, ExportConfig, to_config
 from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
@@ -72,7 +72,7 @@ def read_whole_pack(path: Path) -> None:
     capture = read_pack(path)
     for frame in (*capture.images, *capture.sweeps):
         frame.load()
-    check_capture(recentred(plausible(capture, path.name)), path.name)
+    check_capture(recentred(plausible(in_time(capture, path.name), path.name)), path.name)
 
 
 def run_pack(folder: Path, steps: Steps) -> None:
@@ -174,7 +174,7 @@ def run_kitti(folder: Path, steps: Steps) -> None:
     name = list(files)[(steps[0][0] if steps else 0) % len(files)]
     overwrite(root / name, applied(files[name], [step[1:] for step in steps]))
     try:
-        capture = plausible(read_kitti_raw(root), root.name)
+        capture = plausible(in_time(read_kitti_raw(root), root.name), root.name)
         check_capture(recentred(capture), root.name)
         for frame in (*capture.images, *capture.sweeps):
             frame.load()

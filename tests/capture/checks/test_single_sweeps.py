@@ -10,7 +10,7 @@ from street_sweeps import Change, doubts, street, with_sweeps
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.turned_sweeps import turned_sweeps
 from nurec_lite.capture.checks.verdict import Level
-from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.plausible import in_time
 from nurec_lite.capture.types import CaptureError, Marked, Returning
 from nurec_lite.geometry.lidar import Sweep
 
@@ -57,11 +57,11 @@ def test_right_sweeps_are_not_doubted(count: int) -> None:
 
 def test_the_loaders_of_a_training_can_do_the_same() -> None:
     """They refuse rays of other times. Checks of sweeps in another place, and of repeated ones, looked at none of them."""
-    checked = plausible(street(), "street")
+    checked = in_time(street(), "street")
     assert all(isinstance(f.load, Marked) and isinstance(f.load, Returning) for f in checked.sweeps)
     files = {f.index: f.load for f in street().sweeps}
     again = tuple(replace(f, load=files[24]) if f.index == 25 else f for f in street().sweeps)
-    (found,) = doubts(plausible(replace(street(), sweeps=again), "street"))
+    (found,) = doubts(in_time(replace(street(), sweeps=again), "street"))
     assert "1 of 50 sweeps of lidar repeat the sweep before" in found.sentence
 
 
@@ -77,7 +77,7 @@ def test_a_sweep_that_cannot_be_loaded_names_the_key_that_leaves_it_out() -> Non
         (replace(one, load=broken), "ends within a point; restore the file"),
         (late, "street: sweep 7 of lidar"),
     ):
-        (checked,) = plausible(replace(street(), sweeps=(frame,)), "street").sweeps
+        (checked,) = in_time(replace(street(), sweeps=(frame,)), "street").sweeps
         with pytest.raises(CaptureError, match=rf"{words}.*, or leave the frame out by 'data.without=\[lidar/7\]'$"):
             checked.load()
 
