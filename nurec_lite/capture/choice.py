@@ -3,9 +3,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from nurec_lite.base.key_values import assigned
 from nurec_lite.capture.files import short
@@ -63,6 +64,25 @@ def leave_out(sensor: str, numbers: Iterable[int]) -> str:
     """The remedy for frames that cannot be mended, as the end of a sentence."""
     some = list(numbers)
     return f"leave the frame{'s' * (len(some) > 1)} out by {without(frame_names(sensor, some))}"
+
+
+class Numbered(Protocol):
+    """A frame, or its loader."""
+
+    @property
+    def sensor(self) -> str: ...
+
+    @property
+    def index(self) -> int: ...
+
+
+@contextmanager
+def naming(frame: Numbered) -> Iterator[None]:
+    """Adds to an error of the block that the frame can be left out."""
+    try:
+        yield
+    except CaptureError as error:
+        raise CaptureError(f"{error}, or {leave_out(frame.sensor, [frame.index])}") from error
 
 
 def without(names: Sequence[str]) -> str:

@@ -5,13 +5,12 @@ Training would continue without a word, and put the content of a frame with a wr
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.choice import leave_out
+from nurec_lite.capture.choice import naming
 from nurec_lite.capture.types import Capture, CaptureError, Frame, Marked, Returning, SweepFrame
 from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.lidar import Sweep
@@ -35,20 +34,12 @@ class InTime:
     source: str  # file or folder, for messages
 
     def __call__(self) -> Sweep:
-        with self.naming():
+        with naming(self):
             sweep = self.load()
             flaw = out_of_time(sweep.times, self.start, self.end)
             if flaw is not None:
                 raise CaptureError(f"{self.source}: sweep {self.index} of {self.sensor} {flaw[0]}; {flaw[1]}")
         return sweep
-
-    @contextmanager
-    def naming(self) -> Iterator[None]:
-        """Adds to an error that the frame can be left out."""
-        try:
-            yield
-        except CaptureError as error:
-            raise CaptureError(f"{error}, or {leave_out(self.sensor, [self.index])}") from error
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ class ReturningInTime(MarkedInTime):
     load: Returning  # type: ignore[assignment]
 
     def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
-        with self.naming():
+        with naming(self):
             return self.load.returns(every)
 
 

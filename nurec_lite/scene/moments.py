@@ -13,6 +13,7 @@ from torch import Tensor
 from nurec_lite.base.pool import in_threads
 from nurec_lite.base.shared_results import EarlyResults, shared_results
 from nurec_lite.base.transfer import upload
+from nurec_lite.capture.choice import naming
 from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.deskew import middle_poses, rig_motions, world_points
 from nurec_lite.capture.looks import note
@@ -79,7 +80,12 @@ class Moment:
 
 def _decoded(frames: Frames) -> Decoded:
     images, sweeps = frames
-    return [(frame, frame.load()) for frame in images], [(frame, frame.load()) for frame in sweeps]
+    return [(frame, _image(frame)) for frame in images], [(frame, frame.load()) for frame in sweeps]
+
+
+def _image(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
+    with naming(frame):
+        return frame.load()
 
 
 _early: list[EarlyResults[Tensor | Sweep]] = []

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.choice import naming
 from nurec_lite.capture.types import Capture, Split
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
@@ -178,7 +179,9 @@ class ShotPlan:
 
     def image(self, index: int) -> ImageShot:
         """Decodes an image."""
-        return self.decoded(index, self.capture.images[index].load())
+        frame = self.capture.images[index]
+        with naming(frame):
+            return self.decoded(index, frame.load())
 
     def decoded(
         self,

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_shots
 
+from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.training.shots import ShotPlan, Shots, draw_sectors
@@ -111,6 +112,18 @@ def test_held_out_frames_never_come(split: str) -> None:
     assert {image_index(b) for b in loaded} == set(chosen.train_images)
     assert {sweep_index(b) for b in loaded} == set(chosen.train_sweeps)
     assert not {image_index(b) for b in loaded} & set(chosen.test_images)
+
+
+def test_an_image_that_cannot_be_decoded_names_the_key_that_leaves_it_out() -> None:
+    def broken() -> torch.Tensor:
+        raise CaptureError("7.png is no whole PNG or JPEG image; copy it again from its source")
+
+    images = tuple(replace(frame, load=broken) for frame in tiny_capture().images)
+    plan = ShotPlan(replace(tiny_capture(), images=images), 0, 64)
+    with pytest.raises(
+        CaptureError, match=r"from its source, or leave the frame out by 'data.without=\[camera_[01]/\d\]'$"
+    ):
+        plan.load(0)
 
 
 def test_shots_are_what_their_frames_hold() -> None:

@@ -36,6 +36,7 @@ from nurec_lite.base.pool import Begun
 from nurec_lite.base.shared_results import shared_results
 from nurec_lite.base.transfer import SideStream, tensors_of
 from nurec_lite.base.window import Budget, Schedule, Window
+from nurec_lite.capture.choice import naming
 from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
@@ -284,7 +285,8 @@ class Resident:
 
 
 def by_host(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
-    return frame.load()
+    with naming(frame):
+        return frame.load()
 
 
 def already_there(inner: MoveShots) -> MoveShots:
