@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import filterfalse
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from nurec_lite.base.paths import resource
 from nurec_lite.base.ranges import span
 from nurec_lite.bounds import KINDS
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
-from nurec_lite.capture.choice import chosen_sensors, left_out
+from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.masks.choice import AUTO, masked
 from nurec_lite.capture.masks.found import without_own_vehicle
@@ -25,8 +26,9 @@ from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import in_time, plausible
 from nurec_lite.capture.tracking.source import with_tracks
-from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, Origin, make_split
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, Frame, Origin, make_split
 from nurec_lite.capture.user_loaders import with_checked_loads
+from nurec_lite.capture.without import left_out
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 
@@ -270,9 +272,12 @@ def _without(
         return capture
     numbers = {name: [frame.index for frame in frames] for name, frames in capture.by_sensor().items()}
     out = left_out(asked, numbers, capture.name)
-    images = tuple(f for f in capture.images if f.index not in out.get(f.sensor, ()))
-    sweeps = tuple(f for f in capture.sweeps if f.index not in out.get(f.sensor, ()))
-    lost = tuple(f for f in (*capture.images, *capture.sweeps) if f.index in out.get(f.sensor, ()))
+
+    def kept(frame: Frame) -> bool:
+        return frame.index not in out.get(frame.sensor, ())
+
+    images, sweeps = tuple(filter(kept, capture.images)), tuple(filter(kept, capture.sweeps))
+    lost = tuple(filterfalse(kept, (*capture.images, *capture.sweeps)))
     return without_unseen_tracks(replace(capture, split=None, images=images, sweeps=sweeps, left_out=lost))
 
 

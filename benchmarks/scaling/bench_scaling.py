@@ -80,6 +80,7 @@ def measured(point: dict[str, int], arguments: list[str], steps: int) -> Report:
         found: dict[str, Any] = json.loads((Path(out) / "run/metrics.json").read_text())
         later_ms = step_ms((Path(out) / "run/history.csv").read_text())
     return {
+        "steps": found["steps"],
         "step_ms": later_ms,
         "start_s": found["seconds_total"] - found["seconds_train"],
         "peak_bytes": found["peak_memory_bytes"],
@@ -137,7 +138,6 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
         print(json.dumps(rows[-1]), flush=True)
     rows = distinct(rows)
     return conditions_on("scaling/bench_scaling", config, choose_device(config.device), args) | {
-        "steps": args.steps,
         "rows": rows,
     }
 

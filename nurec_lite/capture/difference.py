@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.key_values import assigned
-from nurec_lite.capture.choice import frame_names, without
 from nurec_lite.capture.digest import UNKNOWN, Digest, SensorFrames
 from nurec_lite.capture.sensor_difference import Difference, apart, sensor_differences
+from nurec_lite.capture.without import frame_names, without
 
 SAME_TIME = 1e-5  # seconds
 SAME_POSE, SAME_TURN = 1e-3, 1e-3  # metres and radians

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.choice import naming
 from nurec_lite.capture.types import Capture, CaptureError, Frame, Marked, Returning, SweepFrame
 from nurec_lite.capture.units import divided, seconds_in
+from nurec_lite.capture.without import naming
 from nurec_lite.geometry.lidar import Sweep
 
 FASTEST = 150.0  # metres a second, of a car
@@ -34,7 +34,7 @@ class InTime:
     source: str  # file or folder, for messages
 
     def __call__(self) -> Sweep:
-        with naming(self):
+        with naming(self.sensor, self.index):
             sweep = self.load()
             flaw = out_of_time(sweep.times, self.start, self.end)
             if flaw is not None:
@@ -59,7 +59,7 @@ class ReturningInTime(MarkedInTime):
     load: Returning  # type: ignore[assignment]
 
     def returns(self, every: int = 1) -> tuple[Tensor, Tensor]:
-        with naming(self):
+        with naming(self.sensor, self.index):
             return self.load.returns(every)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
+from nurec_lite.base.consecutive import consecutive
 from nurec_lite.capture.types import Capture, Frame, parts_of
 from nurec_lite.evaluation.measure import Frames
 
@@ -48,6 +49,5 @@ def _frame_list(frames: Iterable[Frame]) -> str:
 
 
 def _runs(indices: list[int]) -> str:
-    """Numbers that follow one another as their first and last; each is at the same distance from its place."""
-    runs = [[n for _, n in run] for _, run in groupby(enumerate(indices), lambda pair: pair[1] - pair[0])]
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    """Numbers that follow one another as their first and last."""
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in consecutive(indices))

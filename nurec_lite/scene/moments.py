@@ -13,11 +13,11 @@ from torch import Tensor
 from nurec_lite.base.pool import in_threads
 from nurec_lite.base.shared_results import EarlyResults, shared_results
 from nurec_lite.base.transfer import upload
-from nurec_lite.capture.choice import naming
 from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.deskew import middle_poses, rig_motions, world_points
 from nurec_lite.capture.looks import note
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.capture.without import loaded
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.geometry.steady import SteadyMotion
@@ -80,12 +80,7 @@ class Moment:
 
 def _decoded(frames: Frames) -> Decoded:
     images, sweeps = frames
-    return [(frame, _image(frame)) for frame in images], [(frame, frame.load()) for frame in sweeps]
-
-
-def _image(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
-    with naming(frame):
-        return frame.load()
+    return [(frame, loaded(frame)) for frame in images], [(frame, frame.load()) for frame in sweeps]
 
 
 _early: list[EarlyResults[Tensor | Sweep]] = []

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.choice import naming
 from nurec_lite.capture.types import Capture, Split
+from nurec_lite.capture.without import loaded
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, RayGroups, camera_view, lidar_view
@@ -179,9 +179,7 @@ class ShotPlan:
 
     def image(self, index: int) -> ImageShot:
         """Decodes an image."""
-        frame = self.capture.images[index]
-        with naming(frame):
-            return self.decoded(index, frame.load())
+        return self.decoded(index, loaded(self.capture.images[index]))
 
     def decoded(
         self,

@@ -11,9 +11,10 @@ import torch
 from pack_parts import make_capture
 from tiny_capture import tiny_capture
 
-from nurec_lite.capture.choice import chosen_drive, chosen_sensors, frame_names, leave_out, left_out
+from nurec_lite.capture.choice import chosen_drive, chosen_sensors
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.without import frame_names, leave_out, left_out
 from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
 from nurec_lite.readers import read_capture
 

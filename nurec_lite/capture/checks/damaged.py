@@ -8,8 +8,8 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.capture.checks.glimpses import copy_of, glimpse_runs
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import ImageFrame
+from nurec_lite.capture.without import leave_out
 
 
 def damaged_images(sample: Sample, frames: Sequence[ImageFrame], check: str) -> Iterator[Verdict]:

@@ -8,7 +8,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.missing import BACK, FEWEST, GAP, NAME, TWICE, Stamps, made_good
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
+from nurec_lite.capture.without import leave_out
 
 ODD, STEADY = 0.2, 8.0  # periods, and times the median difference: a step may be so far from the median step
 LATE = "late_s"  # figure of these verdicts alone

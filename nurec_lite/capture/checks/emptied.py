@@ -7,9 +7,9 @@ from statistics import median
 
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.files import PIECE, PIECES
 from nurec_lite.capture.types import Marked, SweepFrame
+from nurec_lite.capture.without import leave_out
 from nurec_lite.geometry.lidar import Lidar
 
 NEIGHBOURS = 3  # sweeps before and after

@@ -15,15 +15,14 @@ from nurec_lite.capture.checks.glimpses import RAYS
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.decoders import stated_rays
 from nurec_lite.capture.types import SweepFrame
+from nurec_lite.capture.without import FEW, leave_out
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 
 MOST = 5000  # rays of a sweep that are looked at, about
 OFF, OF_A_BEAM, OTHERS = 0.5, 0.6, 3.0  # degrees, steps between beams, and times the usual: rays lie off their beams
 LISTED = 3  # numbers in a sentence
-FEW = 0.5  # of the sweeps that are looked at: so many may be left out
 Look = tuple[Flaw | None, float]  # a flaw of values, and the median distance of rays from their beams, in degrees
 
 

@@ -19,11 +19,11 @@ from nurec_lite.capture.checks.single_images import file_size, single_images
 from nurec_lite.capture.checks.thumbnails import thumbnail
 from nurec_lite.capture.checks.tones import changed_at_once
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import frame_names, leave_out, without
 from nurec_lite.capture.images import grey, kind_of
 from nurec_lite.capture.jpeg import damage_of
 from nurec_lite.capture.masks.found import own_vehicle, small, while_driving
 from nurec_lite.capture.types import Capture, CaptureError, Glanced, ImageFrame
+from nurec_lite.capture.without import FEW, frame_names, leave_out, without
 from nurec_lite.geometry.camera import Camera
 
 NAME = "images"
@@ -34,7 +34,6 @@ SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next that change the view
 SURE, WAY = 11, 20.0  # images of all, and metres from the first to the last, that show the own vehicle
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
-FEW = 0.5  # of all images: files that cannot be used, which may be left out
 Kind = tuple[str, str]  # PNG or JPEG, RGB or L
 
 

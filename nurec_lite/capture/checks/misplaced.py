@@ -12,7 +12,7 @@ from nurec_lite.capture.checks.glimpses import Shown, glimpse, glimpse_runs
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.unordered import unordered
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
+from nurec_lite.capture.without import leave_out
 
 FEWEST = 5  # neighbouring frames that tell anything
 MOVED = 0.2  # metres from a frame to the next that change the view
@@ -50,22 +50,20 @@ def misplaced(sample: Sample, frames: Sequence[Shown], check: str, what: str) ->
     if again := [(run[k].index, run[j].index) for run, copies in runs for k, j in _repeated(run, copies)]:
         yield _repeats(again, frames[0].sensor, check, what)
         return
+    strange: list[int] = []
     for run, copies in runs:
         places = wrong_places(copies, *_moves(run))
         found[EXCHANGE] += [f"{run[k].index} and {run[k + 1].index}" for k in places.exchanged]
-        found[OTHER] += [str(run[k].index) for k in places.strange]
+        strange += [run[k].index for k in places.strange]
         found[SUDDEN] += [f"{run[k].index} and {run[k + 1].index}" for k in places.cuts]
+    found[OTHER] = [str(index) for index in strange]
     for sentence, numbers in found.items():
         if numbers:
             more = f" ({len(numbers) - LISTED} more)" if len(numbers) > LISTED else ""
             name = what if len(numbers) > 1 or sentence != OTHER else what.removesuffix("s")
             said = sentence.format(f"{name} {', '.join(numbers[:LISTED])}{more} of {frames[0].sensor}")
             figures = {"frames": float(len(numbers))}
-            remedy = (
-                f"restore their files, or {leave_out(frames[0].sensor, map(int, numbers))}"
-                if sentence == OTHER
-                else REMEDY
-            )
+            remedy = f"restore their files, or {leave_out(frames[0].sensor, strange)}" if sentence == OTHER else REMEDY
             yield Verdict(check, frames[0].sensor, Level.LIKELY, said[0].upper() + said[1:], remedy, figures)
 
 

@@ -3,13 +3,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from statistics import median
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.consecutive import consecutive
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Capture, Frame
 
@@ -131,7 +131,7 @@ def _by_numbers(own: Stamps, other: Stamps, numbers: list[int]) -> Verdict:
 
 def _listed(numbers: list[int]) -> str:
     """Text such as `frames 1, 3, 5 and 20 more` or `frames 10 to 21`."""
-    runs = [[n for _, n in group] for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    runs = consecutive(numbers)
     words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs[:LISTED]]
     rest = sum(len(run) for run in runs[LISTED:])
     return f"frame{'s' * (len(numbers) > 1)} {', '.join(words)}{f' and {rest} more' if rest else ''}"

@@ -8,8 +8,8 @@ from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.glimpses import Glimpse, glimpse_runs, glimpsed
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import SweepFrame
+from nurec_lite.capture.without import leave_out
 
 FEWEST, BESIDE = 7, 3  # sweeps in a row that tell anything, and those before and after that are compared
 MORE = 1.5  # times the points of the sweeps beside

@@ -12,8 +12,8 @@ from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.glimpses import Shown, glimpse, glimpse_runs
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import SweepFrame
+from nurec_lite.capture.without import leave_out
 
 FEWEST = 5  # sweeps that tell anything
 LEAST, USUAL = 0.05, 8.0  # change of the logarithm, and times the usual change: surroundings change by less

@@ -16,8 +16,8 @@ from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.single_views import views_and_colours
 from nurec_lite.capture.checks.tones import BLACK, BRIGHTER, NEXT, OPPOSITE, Look, cosine, look, turns_grey
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import Glanced, ImageFrame
+from nurec_lite.capture.without import leave_out
 
 FEWEST = 9  # images with sizes that show the usual change
 LEAST, USUAL = 0.1, 4.0  # change of the logarithm of a size, and times that of nine in ten images: more is looked at

@@ -10,9 +10,9 @@ from nurec_lite.capture.checks.displaced import LATE, displaced
 from nurec_lite.capture.checks.missing import FEWEST, NAME, TWICE, Stamps, missing, stamps_of
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.choice import leave_out
 from nurec_lite.capture.types import Capture
 from nurec_lite.capture.units import divided, seconds_in
+from nurec_lite.capture.without import leave_out
 
 USUAL = (0.005, 2.0)  # seconds from a frame to the next
 ODD, SHORT = 5.0, 0.002  # seconds from a frame to the next that no recording has, above and below

@@ -36,10 +36,10 @@ from nurec_lite.base.pool import Begun
 from nurec_lite.base.shared_results import shared_results
 from nurec_lite.base.transfer import SideStream, tensors_of
 from nurec_lite.base.window import Budget, Schedule, Window
-from nurec_lite.capture.choice import naming
 from nurec_lite.capture.decoders import decode_apart, decoded_sizes, decoders
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
+from nurec_lite.capture.without import naming
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.opt.post.no_sync import MAX_STEPS_IN_FLIGHT
@@ -86,7 +86,9 @@ class _Decoder:
         """An image, or a sweep and where its sectors end if steps take some of its rays."""
         kind, index = frame
         if kind == "image":
-            image = self.plan.decoded(index, self.decode(self.plan.capture.images[index]))
+            one = self.plan.capture.images[index]
+            with naming(one.sensor, one.index):
+                image = self.plan.decoded(index, self.decode(one))
             return Shots(0, (image,), ()), None
         shot = self.plan.sweep(index)
         if len(shot.sweep) <= self.plan.lidar_rays:
@@ -285,8 +287,7 @@ class Resident:
 
 
 def by_host(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
-    with naming(frame):
-        return frame.load()
+    return frame.load()
 
 
 def already_there(inner: MoveShots) -> MoveShots:
