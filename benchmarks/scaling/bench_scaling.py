@@ -4,9 +4,10 @@
     python benchmarks/scaling/bench_scaling.py data=pack data.root=FILE '+opt=all' --out benchmarks/results/scaling_NAME.json
 
 Arguments are those of nurec_lite.train. Every point is a run of its own process. One axis varies at a time; the others keep their middle
-value, frames and GPUs their first. `step_ms` is the mean time of a step over the second half of a run, `start_s` the seconds outside of
-steps up to the checkpoint, `peak_bytes` the largest memory. A run takes two passes over its images at least: steps of the first one
-wait for images that are still decoded. `make figures` turns the report into the table of docs/scaling.md, and --picture draws it.
+value, frames and GPUs their first. Over frames the drive becomes longer: Gaussians grow with them. `step_ms` is the mean time of a step
+over the second half of a run, `start_s` the seconds outside of steps up to the checkpoint, `peak_bytes` the largest memory. A run takes
+two passes over its images at least: steps of the first one wait for images that are still decoded. `make figures` turns the report into
+the table of docs/scaling.md, and --picture draws it.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -55,8 +56,10 @@ def points(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, int]]]:
     sizes: dict[str, list[int]] = {axis: getattr(args, axis) for axis in AXES}
     middle = {axis: values[0 if axis in ("frames", "gpus") else len(values) // 2] for axis, values in sizes.items()}
     for axis, values in sizes.items():
-        if len(values) > 1:
-            yield from ((axis, middle | {axis: value}) for value in values)
+        for value in values if len(values) > 1 else []:
+            point = middle | {axis: value}
+            point["gaussians"] = point["gaussians"] * point["frames"] // middle["frames"]
+            yield axis, point
 
 
 def measured(point: dict[str, int], arguments: list[str], steps: int) -> Report:
@@ -148,7 +151,10 @@ def main(arguments: list[str]) -> None:
         "frames": ([48, 24, 12], "frames of the capture"),
         "pixels": ([4, 2, 1], "reduction factors of images"),
         "rays": ([8192, 32768, 100_000], "rays of a sweep in a step"),
-        "gaussians": ([100_000, 300_000, 900_000], "background Gaussians from the lidar, about"),
+        "gaussians": (
+            [100_000, 300_000, 900_000],
+            "background Gaussians from the lidar, about; of the first number of frames",
+        ),
         "gpus": ([1], "ranks, each with a GPU (on a CPU processes)"),
     }
     for axis, (values, text) in defaults.items():

@@ -53,6 +53,7 @@ def test_one_axis_varies_at_a_time() -> None:
     found = list(points(args))
     assert [axis for axis, _ in found] == ["frames"] * 2 + ["pixels"] * 3 + ["rays"] * 3 + ["gpus"] * 2
     assert found[3][1] == {"frames": 50, "pixels": 2, "rays": 20, "gaussians": 1000, "gpus": 1}
+    assert found[1][1] == {"frames": 20, "pixels": 2, "rays": 20, "gaussians": 400, "gpus": 1}  # a shorter drive
     assert "data.frames=[0,50]" in keys(found[3][1]) and "data.downscale=2" in keys(found[3][1])
 
 
