@@ -104,8 +104,8 @@ def step_ms(history: str) -> float:
 
 
 def steps_of(point: dict[str, int], least: int, cameras: int) -> int:
-    """Steps of a run: two passes over its images at least."""
-    return max(least, 2 * cameras * point["frames"] // point["gpus"])
+    """Steps of a run: two passes over its images at least. Each rank decodes all images, so several take no fewer steps."""
+    return max(least, 2 * cameras * point["frames"])
 
 
 def check_frames(capture: Capture, wanted: list[int]) -> None:
