@@ -14,7 +14,6 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -81,26 +80,14 @@ def measured(point: dict[str, int], arguments: list[str], steps: int) -> Report:
                 f"a run failed: {' '.join(words[1:])}: {(ended.stderr.strip().splitlines() or ['no message'])[-1]}"
             )
         found: dict[str, Any] = json.loads((Path(out) / "run/metrics.json").read_text())
-        later_ms = step_ms((Path(out) / "run/history.csv").read_text())
     return {
         "steps": found["steps"],
-        "step_ms": later_ms,
+        "step_ms": found["step_ms"],
         "start_s": found["seconds_total"] - found["seconds_train"],
         "peak_bytes": found["peak_memory_bytes"],
         "gaussians": found["gaussians"],
         "exchanged_bytes": found.get("exchanged_bytes_a_step", 0),
     }
-
-
-def step_ms(history: str) -> float:
-    """Mean time of a step over the second half of a run, from its history.csv.
-
-    A median would mislead: on a GPU the host begins steps ahead, some at once and some after a wait.
-    """
-    rows = [(int(row["step"]), float(row["seconds"])) for row in csv.DictReader(history.splitlines())]
-    last, end = rows[-1]
-    half, begin = max(((step, seconds) for step, seconds in rows if step <= last / 2), default=(0, 0.0))
-    return 1000 * (end - begin) / (last - half)
 
 
 def steps_of(point: dict[str, int], least: int, cameras: int) -> int:

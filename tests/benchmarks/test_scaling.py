@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from tiny_capture import tiny_capture
 
-from benchmarks.scaling.bench_scaling import check_frames, distinct, keys, points, step_ms, steps_of
+from benchmarks.scaling.bench_scaling import check_frames, distinct, keys, points, steps_of
 from benchmarks.scaling.scaling_table import exponent, picture, table
 from nurec_lite.base.errors import UserError
 
@@ -55,13 +55,6 @@ def test_one_axis_varies_at_a_time() -> None:
     assert found[3][1] == {"frames": 50, "pixels": 2, "rays": 20, "gaussians": 1000, "gpus": 1}
     assert found[1][1] == {"frames": 20, "pixels": 2, "rays": 20, "gaussians": 400, "gpus": 1}  # a shorter drive
     assert "data.frames=[0,50]" in keys(found[3][1]) and "data.downscale=2" in keys(found[3][1])
-
-
-def test_a_step_is_the_mean_of_the_second_half() -> None:
-    """First steps wait for frames; some steps of a GPU begin at once, others after a wait."""
-    rows = "step,seconds,psnr\n1,2.0,\n40,5.0,17\n55,5.5,18\n100,5.6,\n"
-    assert step_ms(rows) == pytest.approx(1000 * 0.6 / 60)
-    assert step_ms("step,seconds\n1,0.25\n") == pytest.approx(250)
 
 
 def test_runs_take_two_passes_over_their_images() -> None:
