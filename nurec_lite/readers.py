@@ -26,7 +26,7 @@ from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import in_time, plausible
 from nurec_lite.capture.tracking.source import with_tracks
-from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, Frame, Origin, make_split
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, Frame, Origin, UnusedFrame, make_split
 from nurec_lite.capture.user_loaders import with_checked_loads
 from nurec_lite.capture.without import left_out
 from nurec_lite.config import DataConfig
@@ -267,18 +267,20 @@ def _without(
     capture: Capture,
     asked: list[str],  # data.without
 ) -> Capture:
-    """The capture without single frames."""
+    """The capture without single frames. A pack may have been made without them."""
     if not asked:
         return capture
-    numbers = {name: [frame.index for frame in frames] for name, frames in capture.by_sensor().items()}
+    before = {name: [frame.index for frame in capture.left_out if frame.sensor == name] for name in capture.by_sensor()}
+    numbers = {name: [f.index for f in frames] + before[name] for name, frames in capture.by_sensor().items()}
     out = left_out(asked, numbers, capture.name)
 
     def kept(frame: Frame) -> bool:
         return frame.index not in out.get(frame.sensor, ())
 
     images, sweeps = tuple(filter(kept, capture.images)), tuple(filter(kept, capture.sweeps))
-    lost = tuple(filterfalse(kept, (*capture.images, *capture.sweeps)))
-    return without_unseen_tracks(replace(capture, split=None, images=images, sweeps=sweeps, left_out=lost))
+    lost = [UnusedFrame(f.sensor, f.index, f.time_mid) for f in filterfalse(kept, (*capture.images, *capture.sweeps))]
+    left = (*capture.left_out, *lost)
+    return without_unseen_tracks(replace(capture, split=None, images=images, sweeps=sweeps, left_out=left))
 
 
 def frame_range(frames: list[int] | None) -> range:

@@ -117,6 +117,15 @@ class SweepFrame(Frame):
     load: Callable[[], Sweep]
 
 
+@dataclass(frozen=True)
+class UnusedFrame:
+    """A frame that data.without leaves out."""
+
+    sensor: str
+    index: int
+    time_mid: float  # seconds
+
+
 @runtime_checkable
 class Returning(Protocol):
     """A loader of a sweep that can read its points sooner than its rays."""
@@ -201,7 +210,7 @@ class Capture:
     points: Tensor | None = None  # [n, 3] metres, world: places of surfaces that somebody measured, where no lidar did
     part_labelled: bool = False  # tracks are only of objects that some of the sensors see
     searched: bool = False  # the tracks are also all that a search of the sweeps found
-    left_out: tuple[Frame, ...] = ()  # by data.without
+    left_out: tuple[UnusedFrame, ...] = ()  # by data.without, also of a pack's source
 
     def __post_init__(self) -> None:
         for name, kind in (("cameras", Camera), ("lidars", Lidar), ("images", ImageFrame), ("sweeps", SweepFrame)):

@@ -12,8 +12,8 @@ from pack_parts import make_capture
 from tiny_capture import tiny_capture
 
 from nurec_lite.capture.choice import chosen_drive, chosen_sensors
-from nurec_lite.capture.pack import write_pack
-from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.pack import read_pack, write_pack
+from nurec_lite.capture.types import CaptureError, UnusedFrame
 from nurec_lite.capture.without import frame_names, leave_out, left_out
 from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
 from nurec_lite.readers import read_capture
@@ -130,6 +130,20 @@ def test_single_frames_are_left_out(config: DataConfig) -> None:
     numbers = {name: [frame.index for frame in frames] for name, frames in found.by_sensor().items()}
     assert numbers == {"top": [4], "other": list(range(6)), camera: [0, 1, 3, 4, 5], other: list(range(6))}
     assert [(frame.sensor, frame.index) for frame in found.left_out if frame.sensor == camera] == [(camera, 2)]
+
+
+def test_a_pack_knows_the_frames_that_its_source_left_out(config: DataConfig, tmp_path: Path) -> None:
+    """Nobody misses them, and their names are not refused."""
+    whole = read_pack(Path(config.root or ""))
+    kept = tuple(f for f in whole.sweeps if f.sensor == "other" or f.index not in (2, 3))
+    unused = (UnusedFrame("top", 2, 12.25), UnusedFrame("top", 3, 12.35))
+    write_pack(replace(whole, sweeps=kept, left_out=unused), tmp_path / "fewer.pack")
+    fewer = replace(config, root=str(tmp_path / "fewer.pack"))
+    assert read_capture(fewer).left_out == unused
+    again = read_capture(replace(fewer, without=["top/2", "top/5"]))
+    assert sorted(f.index for f in again.left_out) == [2, 3, 5] and len(again.by_sensor()["top"]) == 3
+    write_pack(replace(read_pack(tmp_path / "fewer.pack"), lidars=(), sweeps=()), tmp_path / "images.pack")
+    assert read_pack(tmp_path / "images.pack").left_out == ()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.consecutive import consecutive
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.capture.types import Capture, Frame, UnusedFrame
 
 NAME = "time stamps"
 FEWEST = 5  # frames of a sensor that have a rate
@@ -30,7 +30,7 @@ class Stamps:
     sensor: str
     frames: Sequence[Frame]  # n, in time order
     times: Tensor  # [n] seconds, at the middle of the frames
-    left_out: Sequence[Frame] = ()  # by data.without: nobody misses them
+    left_out: Sequence[UnusedFrame] = ()  # by data.without: nobody misses them
 
     @property
     def steps(self) -> Tensor:  # [n - 1] seconds

@@ -7,6 +7,7 @@ from nurec_lite.capture.pack.check import (
     DOUBT,
     LIDAR,
     MOST_FRAMES,
+    UNUSED,
     array,
     flag,
     many,
@@ -23,8 +24,8 @@ VERSION = 1
 
 
 SEQUENCE = record(
+    {"searched": flag, "left_out": many(UNUSED)},
     version=whole(VERSION, VERSION), name=name, zero_us=whole(0, LATEST_US), origin=array(3), margin=number,
     cameras=many(name), lidars=many(LIDAR), doubts=many(DOUBT), poses=one_of(None, CHOSEN),
-    optional={"searched": flag},
 )  # fmt: skip
 FRAME = record(index=whole(0, MOST_FRAMES), start_us=whole(0, LATEST_US), end_us=whole(0, LATEST_US))

@@ -26,7 +26,7 @@ from nurec_lite.capture.ncore.sequence import Part, Sequence, open_sequence, own
 from nurec_lite.capture.ncore.store import REMEDY
 from nurec_lite.capture.ncore.unstructured import FoundSweep, found_pattern, lidar_of
 from nurec_lite.capture.packages import check_package
-from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Frame, ImageFrame, SweepFrame
+from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Frame, ImageFrame, SweepFrame, UnusedFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
@@ -73,6 +73,7 @@ def read_ncore(
         ),
         poses_from=(own and own["poses"]) or GIVEN,
         searched=(own or {}).get("searched", False),
+        left_out=tuple(UnusedFrame(**row) for row in (own or {}).get("left_out", ())),
     )
 
 

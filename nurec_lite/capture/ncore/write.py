@@ -30,7 +30,7 @@ from nurec_lite.capture.ncore.own import KEY, SEQUENCE, VERSION
 from nurec_lite.capture.ncore.poses import GLOBAL, RIG, WORLD
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack.check import FormatError
-from nurec_lite.capture.pack.write import Progress, encoded_image, image_of, plain_lidar
+from nurec_lite.capture.pack.write import Progress, encoded_image, image_of, plain_left_out, plain_lidar
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.capture.user_loaders import UserSweepLoader
@@ -129,6 +129,7 @@ def _own(capture: Capture, clock: Clock) -> dict[str, Any]:
         "doubts": [_plain(doubt) for doubt in capture.doubts],
         "poses": CHOSEN if capture.poses_from in (CHOSEN, ESTIMATED) else None,
         **({"searched": True} if capture.searched else {}),
+        **plain_left_out(capture),
     }  # fmt: skip
     try:
         SEQUENCE(own, KEY)  # so that every written sequence can be read

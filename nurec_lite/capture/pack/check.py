@@ -157,7 +157,7 @@ def many(check: Check) -> Check:
     return check_all
 
 
-def record(optional: dict[str, Check] | None = None, **required: Check) -> Check:
+def record(optional: dict[str, Check] | None = None, /, **required: Check) -> Check:
     known = required | (optional or {})
 
     def check(value: Any, at: str) -> None:
@@ -177,9 +177,9 @@ def record(optional: dict[str, Check] | None = None, **required: Check) -> Check
 # ---- the table
 
 _CAMERA = record(
+    {"lens": one_of(*LENSES), "mask": text},  # a pinhole without a mask states neither: older programs read it
     name=name, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
     T_rig_cam=array(4, 4), distortion=distortion, shutter=one_of(*SHUTTERS),
-    optional={"lens": one_of(*LENSES), "mask": text},  # a pinhole without a mask states neither: older programs read it
 )  # fmt: skip
 
 
@@ -194,14 +194,15 @@ def camera(value: Any, at: str) -> None:
 
 
 LIDAR = record(
+    {"spins": flag, "table": text},  # a lidar of rows states none, so that older programs read it
     name=name, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
     azimuth_steps=whole(1, MAX_AZIMUTH_STEPS), azimuth_start=number, clockwise=flag,
-    optional={"spins": flag, "table": text},  # a lidar of rows states none, so that older programs read it
 )  # fmt: skip
 FRAME = record(
     sensor=name, index=whole(0, MOST_FRAMES), time_start=number, time_end=number,
     T_world_rig_start=array(4, 4), T_world_rig_end=array(4, 4), member=text,
 )  # fmt: skip
+UNUSED = record(sensor=name, index=whole(0, MOST_FRAMES), time_mid=number)
 TRACKS = record(
     ids=many(name), classes=many(label), sizes=array(None, 3), offsets=many(whole(0, MOST_FRAMES)),
     times=array(None), translations=array(None, 3), quaternions=array(None, 4), margin=number,
@@ -209,10 +210,14 @@ TRACKS = record(
 DOUBT = record(subject=sentence, certain=flag, sentence=sentence, remedy=remedy)
 ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
 CAPTURE = record(
+    # older packs do not state their encoding, how their poses are known and whether tracks were searched; right drives have no doubts
+    # and leave no frame out
+    {
+        "image_encoding": ENCODING, "doubts": many(DOUBT), "poses": one_of(CHOSEN), "searched": flag,
+        "left_out": many(UNUSED),
+    },
     format=one_of(FORMAT), version=whole(VERSION, VERSION), name=name, split=one_of(None, *SPLITS),
     cameras=many(camera), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
-    # older packs do not state their encoding, how their poses are known and whether tracks were searched; right drives have no doubts
-    optional={"image_encoding": ENCODING, "doubts": many(DOUBT), "poses": one_of(CHOSEN), "searched": flag},
 )  # fmt: skip
 
 
@@ -230,3 +235,6 @@ def check_index(index: Any) -> None:
             _demand(row["sensor"] in names, row["sensor"], f"{at}.sensor", f"the name of one of the {sensors}")
             wanted = [sweep_member(*place)] if kind == "sweeps" else [image_member(*place, f) for f in formats]
             _demand(row["member"] in wanted, row["member"], f"{at}.member", " or ".join(wanted))
+    names = {sensor["name"] for sensor in (*index["cameras"], *index["lidars"])}
+    for i, row in enumerate(index.get("left_out", ())):
+        _demand(row["sensor"] in names, row["sensor"], f"left_out[{i}].sensor", "the name of one of the sensors")

@@ -27,7 +27,18 @@ from nurec_lite.capture.images import FIRST, LAST, decode_image
 from nurec_lite.capture.masks.pictures import decode_mask
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
 from nurec_lite.capture.pack.sweep import decode_sweep
-from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Encoded, Frame, Glance, ImageFrame, SweepFrame
+from nurec_lite.capture.types import (
+    GIVEN,
+    Capture,
+    CaptureError,
+    Doubt,
+    Encoded,
+    Frame,
+    Glance,
+    ImageFrame,
+    SweepFrame,
+    UnusedFrame,
+)
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, RayTable, Sweep
 from nurec_lite.geometry.tracks import Tracks
@@ -226,6 +237,7 @@ def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], down
         doubts=tuple(Doubt(**row) for row in index.get("doubts", ())),
         poses_from=index.get("poses", GIVEN),
         searched=index.get("searched", False),
+        left_out=tuple(UnusedFrame(**row) for row in index.get("left_out", ())),
     )
 
 

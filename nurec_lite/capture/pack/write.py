@@ -107,6 +107,7 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
         **({"doubts": [_plain(doubt) for doubt in capture.doubts]} if capture.doubts else {}),
         **({"poses": CHOSEN} if capture.poses_from in (CHOSEN, ESTIMATED) else {}),
         **({"searched": True} if capture.searched else {}),
+        **plain_left_out(capture),
     }
     data = json.dumps(index).encode()
     try:
@@ -130,6 +131,13 @@ def _plain(thing: Any, *leave_out: str) -> dict[str, Any]:
 def plain_lidar(lidar: Lidar) -> dict[str, Any]:
     """Fields of a lidar as JSON has them, without its table. A lidar that spins does not say so, as in older packs."""
     return _plain(lidar, "table", *(("spins",) if lidar.spins else ()))
+
+
+def plain_left_out(capture: Capture) -> dict[str, list[dict[str, Any]]]:
+    """Frames that data.without left out, by the key that a file has for them; empty without any. Readers do not miss them."""
+    sensors = {*(camera.name for camera in capture.cameras), *(lidar.name for lidar in capture.lidars)}
+    rows = [_plain(frame) for frame in capture.left_out if frame.sensor in sensors]
+    return {"left_out": rows} if rows else {}
 
 
 # ---- frames

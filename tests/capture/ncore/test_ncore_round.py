@@ -27,7 +27,7 @@ from nurec_lite.capture.ncore.write import ncore_path, write_ncore
 from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.trajectory import AnyFrame, trajectory_of
-from nurec_lite.capture.types import Capture, CaptureError, Doubt
+from nurec_lite.capture.types import Capture, CaptureError, Doubt, UnusedFrame
 from nurec_lite.geometry.camera import SHUTTERS, Camera, project_points
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_to_matrix, rotvec_to_quat
@@ -209,7 +209,7 @@ def test_a_drive_far_away_and_before_time_0(tmp_path: Path) -> None:
     early = replace(
         far, split=None, searched=True, doubts=(Doubt("x", False, "Something.", "do it"),), sweeps=(), lidars=(),
         images=tuple(replace(f, time_start=f.time_start - 3.25, time_end=f.time_end - 3.25) for f in far.images),
-        tracks=replace(far.tracks, times=far.tracks.times - 3.25),
+        tracks=replace(far.tracks, times=far.tracks.times - 3.25), left_out=(UnusedFrame(far.cameras[0].name, 99, -1.5),),
     )  # fmt: skip
     write_ncore(replace(early, origin=(0.0, 0.0, 0.0)), tmp_path / "x.zarr.itar")
     back = read_ncore(tmp_path / "x.zarr.itar")
@@ -217,7 +217,8 @@ def test_a_drive_far_away_and_before_time_0(tmp_path: Path) -> None:
         assert abs(a.time_start - b.time_start) < US
         torch.testing.assert_close(b.T_world_rig_start, a.T_world_rig_start, atol=1e-8, rtol=0)
     torch.testing.assert_close(back.tracks.translations, early.tracks.translations.double(), atol=1e-8, rtol=0)
-    assert back.doubts == early.doubts and back.searched and in_users_world(back).origin == (0.0, 0.0, 0.0)
+    assert back.doubts == early.doubts and back.left_out == early.left_out and back.searched
+    assert in_users_world(back).origin == (0.0, 0.0, 0.0)
 
 
 def test_files_of_the_source_go_in_as_they_are(tmp_path: Path) -> None:

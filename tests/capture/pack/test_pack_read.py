@@ -34,6 +34,12 @@ def packed(tmp_path: Path) -> tuple[Capture, Path]:
         (edit(split="third"), r"split is .third., but must be one of null, interp, side"),
         (edit(split="side", cameras=[]), r"sensor is .front."),
         (edit(more=1), r"'more' is unknown"),
+        (edit(left_out=[1]), r"left_out\[0\] is 1, but must be an object"),
+        (edit(left_out=[{"sensor": "top"}]), r"left_out\[0\].index is missing"),
+        (
+            edit(left_out=[{"sensor": "roof", "index": 1, "time_mid": 0.5}]),
+            r"left_out\[0\].sensor is .roof., but must be the name of one of the sensors",
+        ),
         (
             edit(image_encoding={"format": "jpeg", "quality": 95}),
             r"images\[0\].member is .images/front/000000.png., but",
