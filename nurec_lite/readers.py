@@ -4,6 +4,7 @@
 import logging
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -270,17 +271,19 @@ def _without(
     """The capture without single frames. A pack may have been made without them."""
     if not asked:
         return capture
-    before = {name: [frame.index for frame in capture.left_out if frame.sensor == name] for name in capture.by_sensor()}
-    numbers = {name: [f.index for f in frames] + before[name] for name, frames in capture.by_sensor().items()}
+    numbers = defaultdict[str, list[int]](list)
+    every: tuple[Frame | UnusedFrame, ...] = (*capture.sweeps, *capture.images, *capture.left_out)
+    for frame in every:
+        numbers[frame.sensor].append(frame.index)
     out = left_out(asked, numbers, capture.name)
 
     def kept(frame: Frame) -> bool:
         return frame.index not in out.get(frame.sensor, ())
 
     images, sweeps = tuple(filter(kept, capture.images)), tuple(filter(kept, capture.sweeps))
-    lost = [UnusedFrame(f.sensor, f.index, f.time_mid) for f in filterfalse(kept, (*capture.images, *capture.sweeps))]
-    left = (*capture.left_out, *lost)
-    return without_unseen_tracks(replace(capture, split=None, images=images, sweeps=sweeps, left_out=left))
+    lost = filterfalse(kept, (*capture.images, *capture.sweeps))
+    unused = (*capture.left_out, *(UnusedFrame(f.sensor, f.index, f.time_mid) for f in lost))
+    return without_unseen_tracks(replace(capture, split=None, images=images, sweeps=sweeps, left_out=unused))
 
 
 def frame_range(frames: list[int] | None) -> range:

@@ -55,11 +55,14 @@ def leave_out(sensor: str, numbers: Iterable[int]) -> str:
 
 @contextmanager
 def naming(sensor: str, index: int) -> Iterator[None]:
-    """Adds to an error of the block that the frame can be left out."""
+    """Adds to an error of the block that the frame can be left out, unless an inner block has added it."""
     try:
         yield
     except CaptureError as error:
-        raise CaptureError(f"{error}, or {leave_out(sensor, [index])}") from error
+        remedy = leave_out(sensor, [index])
+        if remedy in str(error):
+            raise
+        raise CaptureError(f"{error}, or {remedy}") from error
 
 
 def loaded(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8

@@ -16,6 +16,7 @@ from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import CaptureError, UnusedFrame
 from nurec_lite.capture.without import frame_names, leave_out, left_out
 from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.readers import read_capture
 
 
@@ -130,6 +131,21 @@ def test_single_frames_are_left_out(config: DataConfig) -> None:
     numbers = {name: [frame.index for frame in frames] for name, frames in found.by_sensor().items()}
     assert numbers == {"top": [4], "other": list(range(6)), camera: [0, 1, 3, 4, 5], other: list(range(6))}
     assert [(frame.sensor, frame.index) for frame in found.left_out if frame.sensor == camera] == [(camera, 2)]
+
+
+def test_errors_of_a_capture_that_is_read_twice_name_the_key_once() -> None:
+    """A capture that was opened in Python is read again where it is trained on."""
+    opened = read_capture(DataConfig(), source=read_capture(DataConfig()))
+    broken = replace(opened.sweeps[0], load=_broken)
+    found = read_capture(DataConfig(), source=replace(opened, sweeps=(broken, *opened.sweeps[1:])))
+    with pytest.raises(
+        CaptureError, match=rf"^it is broken, or leave the frame out by 'data.without=\[{broken.sensor}/0\]'$"
+    ):
+        read_capture(DataConfig(), source=found).sweeps[0].load()
+
+
+def _broken() -> Sweep:
+    raise CaptureError("it is broken")
 
 
 def test_a_pack_knows_the_frames_that_its_source_left_out(config: DataConfig, tmp_path: Path) -> None:
